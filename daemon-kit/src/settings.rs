@@ -195,12 +195,13 @@ impl<C: 'static> SettingKey<C> {
     /// Sets it; `home` stands for `~`.
     ///
     /// # Errors
-    /// When the value is not allowed.
+    /// When the value is not allowed, or out of bounds.
     pub fn set_value(&self, config: &mut C, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
         match self.part {
-            Some(part) => part.set(config, raw, home),
-            None => (self.set)(config, raw, home),
+            Some(part) => part.set(config, raw, home)?,
+            None => (self.set)(config, raw, home)?,
         }
+        self.bounds.map_or(Ok(()), |bounds| bounds.check(raw, home))
     }
 
     /// Its value in `config` as a TOML literal.

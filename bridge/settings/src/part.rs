@@ -8,16 +8,12 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use agentanycast_daemon_kit::{
     key,
     missing_feature::MissingFeature,
-    settings::{
-        Bounds, ByteSize, ConfigError, InvalidValue, PartKey, Raw, Setting as _, SettingKey, ValueSource,
-        ValueSources,
-    },
+    settings::{ConfigError, InvalidValue, PartKey, Raw, SettingKey, ValueSource, ValueSources},
 };
 
 use crate::front::{FrontSettings, bad_value, bounds};
@@ -204,16 +200,11 @@ struct GatewayKey<S: 'static> {
     key: &'static SettingKey<S>,
     /// Its name in the whole configuration.
     name: &'static str,
-    /// What its value is checked against; those of a front are checked by [`check`].
-    bounds: Option<Bounds>,
 }
 
 impl<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static> PartKey<C> for GatewayKey<S> {
     fn set(&self, config: &mut C, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
         self.key.set_value(&mut S::default(), raw, home)?;
-        if let Some(bounds) = self.bounds {
-            check_bounds(bounds, raw, home)?;
-        }
         let part = config.part_values_mut();
         part.values.insert(self.name, raw.clone());
         part.home = home.map(Path::to_owned);
@@ -263,9 +254,9 @@ impl PartValues {
 /// The settings of the gateway of this name, for the table of a program. Made once, when the program starts.
 pub fn table<C: HasPartValues + 'static, S: SettingTables>(gateway: &'static str) -> Vec<SettingKey<C>> {
     let enabled: &'static str = leak(format!("gateways.{gateway}.enabled"));
-    let mut keys: Vec<SettingKey<C>> = ENABLED.iter().map(|key| in_program(gateway, key, None)).collect();
+    let mut keys: Vec<SettingKey<C>> = ENABLED.iter().map(|key| in_program(gateway, key)).collect();
     keys.extend(FRONT.iter().map(|key| {
-        let key: SettingKey<C> = in_program(gateway, key, None);
+        let key: SettingKey<C> = in_program(gateway, key);
         if key.name.ends_with(".listen") {
             key.enabling(enabled)
         } else {
@@ -273,16 +264,15 @@ pub fn table<C: HasPartValues + 'static, S: SettingTables>(gateway: &'static str
         }
     }));
     if S::ATTACHES_AGENTS {
-        keys.extend(OPEN.iter().map(|key| in_program(gateway, key, None)));
+        keys.extend(OPEN.iter().map(|key| in_program(gateway, key)));
     }
-    keys.extend(S::OWN.iter().map(|key| in_program(gateway, key, key.bounds)));
+    keys.extend(S::OWN.iter().map(|key| in_program(gateway, key)));
     keys
 }
 
 fn in_program<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static>(
     gateway: &'static str,
     key: &'static SettingKey<S>,
-    bounds: Option<Bounds>,
 ) -> SettingKey<C> {
     let name = leak(format!("gateways.{gateway}.{}", key.name));
     let of_gateway =
@@ -305,33 +295,8 @@ fn in_program<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static>(
         about: key.about,
         bounds: key.bounds,
         schema: key.schema,
-        part: Some(Box::leak(Box::new(GatewayKey { key, name, bounds }))),
+        part: Some(Box::leak(Box::new(GatewayKey { key, name }))),
     }
-}
-
-/// Refuses a value that is out of bounds. It has the type of the setting.
-fn check_bounds(bounds: Bounds, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
-    let (is_within, least, most) = match bounds {
-        Bounds::Numbers(least, most) => {
-            let number = u64::read(raw, home)?;
-            ((least..=most).contains(&number), least.show(), most.show())
-        }
-        Bounds::Times(least, most) => {
-            let time = Duration::read(raw, home)?;
-            ((least..=most).contains(&time), least.show(), most.show())
-        }
-        Bounds::Sizes(least, most) => {
-            let size = ByteSize::read(raw, home)?.0;
-            let show = |bytes| ByteSize(bytes).show();
-            ((least..=most).contains(&size), show(least), show(most))
-        }
-        // A list is bounded by its type.
-        Bounds::Items(..) => return Ok(()),
-    };
-    if is_within {
-        return Ok(());
-    }
-    Err(raw.refuse(format!("from {least} to {most}").replace('"', "")))
 }
 
 /// Names of settings live as long as the program.
@@ -363,9 +328,9 @@ pub fn check<C: HasPartValues + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
+    use std::{ffi::OsString, time::Duration};
 
-    use agentanycast_daemon_kit::settings::{self, LoadOutcome, Program};
+    use agentanycast_daemon_kit::settings::{self, Bounds, LoadOutcome, Program};
 
     use super::*;
 

@@ -1,17 +1,16 @@
 //! The settings of a program's file as JSON Schema (draft 2020-12), made of their table: each with its type, default, bounds and
 //! a description. PURE.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use serde_json::{Map, Value, json};
 
-use super::{ByteSize, Program, Setting, SettingKey};
+use super::{ByteSize, InvalidValue, Program, Raw, Setting, SettingKey};
 
-/// Bounds of a setting beyond those of its type. What a check of the program refuses is what they say; its tests hold them
-/// together.
+/// Bounds of a setting beyond those of its type. A value that is out of them is refused when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounds {
-    /// Least and most of a whole number.
+    /// Least and most of a whole number; [`u64::MAX`] is no bound of its own.
     Numbers(u64, u64),
     /// Fewest and most entries of a list.
     Items(usize, usize),
@@ -22,10 +21,30 @@ pub enum Bounds {
 }
 
 impl Bounds {
-    /// In words, where JSON Schema has none: it compares no times and no sizes.
-    fn words(self) -> Option<String> {
+    /// Refuses a value that is out of bounds. It has the type of the setting.
+    pub(super) fn check(self, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
+        let mut refusal = raw.refuse(self.allowed());
+        let is_within = match self {
+            Self::Numbers(least, most) => (least..=most).contains(&u64::read(raw, home)?),
+            Self::Times(least, most) => (least..=most).contains(&Duration::read(raw, home)?),
+            Self::Sizes(least, most) => (least..=most).contains(&ByteSize::read(raw, home)?.0),
+            Self::Items(least, most) => {
+                let count = match raw {
+                    Raw::List(items) => items.len(),
+                    _ => Vec::<String>::read(raw, home)?.len(),
+                };
+                refusal.value = format!("{count} entries");
+                (least..=most).contains(&count)
+            }
+        };
+        if is_within { Ok(()) } else { Err(refusal) }
+    }
+
+    /// What is allowed, in words.
+    fn allowed(self) -> String {
         let (least, most) = match self {
-            Self::Numbers(..) | Self::Items(..) => return None,
+            Self::Numbers(least, most) => (least.show(), (most < u64::MAX).then(|| most.show())),
+            Self::Items(least, most) => return format!("from {least} to {most} entries"),
             Self::Times(least, most) => (least.show(), (most < Duration::MAX).then(|| most.show())),
             Self::Sizes(least, most) => (
                 ByteSize(least).show(),
@@ -34,9 +53,9 @@ impl Bounds {
         };
         let text = match most {
             Some(most) => format!("from {least} to {most}"),
-            None => format!("from {least}"),
+            None => format!("at least {least}"),
         };
-        Some(text.replace('"', ""))
+        text.replace('"', "")
     }
 
     fn keywords(self) -> Vec<(&'static str, Value)> {
@@ -95,8 +114,9 @@ fn of_key<C: 'static>(key: &SettingKey<C>, defaults: &C) -> Value {
         _ => Map::new(),
     };
     let mut description = key.about().to_owned();
-    if let Some(words) = key.bounds.and_then(Bounds::words) {
-        description = format!("{description}; {words}");
+    // JSON Schema compares no times and no sizes.
+    if let Some(bounds @ (Bounds::Times(..) | Bounds::Sizes(..))) = key.bounds {
+        description = format!("{description}; {}", bounds.allowed());
     }
     fields.insert("description".to_owned(), description.into());
     if let Some(default) = json_of(&key.shown(defaults)) {
@@ -115,4 +135,41 @@ fn of_key<C: 'static>(key: &SettingKey<C>, defaults: &C) -> Value {
 fn json_of(literal: &str) -> Option<Value> {
     let mut document: Value = toml::from_str(&format!("value = {literal}")).ok()?;
     Some(document["value"].take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused_in_one_wording() {
+        let word = |text: &str| Raw::Word(text.to_owned());
+        let numbers = Bounds::Numbers(2, 9);
+        let times = Bounds::Times(Duration::from_secs(1), Duration::from_hours(24));
+        let sizes = Bounds::Sizes(4096, u64::MAX);
+        let items = Bounds::Items(1, 2);
+        for (bounds, raw, refused) in [
+            (numbers, word("2"), None),
+            (numbers, Raw::Integer(9), None),
+            (numbers, word("1"), Some(("1", "from 2 to 9"))),
+            (numbers, Raw::Integer(10), Some(("10", "from 2 to 9"))),
+            (Bounds::Numbers(1, u64::MAX), word("0"), Some(("0", "at least 1"))),
+            (times, word("24h"), None),
+            (times, word("999ms"), Some(("999ms", "from 1s to 24h"))),
+            (sizes, word("4KiB"), None),
+            (sizes, Raw::Integer(4095), Some(("4095", "at least 4KiB"))),
+            (items, word("a,b"), None),
+            (
+                items,
+                Raw::List(Vec::new()),
+                Some(("0 entries", "from 1 to 2 entries")),
+            ),
+            (items, word("a,b,c"), Some(("3 entries", "from 1 to 2 entries"))),
+        ] {
+            let error = bounds.check(&raw, None).err();
+            let error = error.map(|error| (error.value, error.allowed));
+            let refused = refused.map(|(value, allowed)| (value.to_owned(), allowed.to_owned()));
+            assert_eq!(error, refused, "{raw:?}");
+        }
+    }
 }

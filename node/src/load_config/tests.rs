@@ -285,6 +285,7 @@ fn other_value(key: &NodeSetting) -> String {
         (_, "1.0" | "0.0") => "0.25",
         (_, "100000" | "4096" | "0" | "5") => "7",
         (name, _) if name.contains("bytes") || name.contains("quota") => "1536B",
+        ("bridge.auth.leeway", _) => "90s",
         (_, shown) if shown.ends_with("h\"") || shown.ends_with("m\"") || shown.ends_with("d\"") => "90m",
         ("anycast.cache_ttl" | "max_task_time", _) => "1500ms",
         _ => "word",

@@ -18,8 +18,7 @@ use crate::{
     anycast::endpoint,
     bridge,
     config::{
-        Config, ConfigError, GrpcListen, IDENTITY_CACHE_TTL, MAX_CONFIGURED_AGENTS, MAX_RETRIES,
-        MIN_HAND_OVER, ValueSource, ValueSources, settings_table, uses_quic,
+        Config, ConfigError, GrpcListen, MIN_HAND_OVER, ValueSource, ValueSources, settings_table, uses_quic,
     },
     configured_agents,
     identity_resolver::DnsResolver,
@@ -248,32 +247,14 @@ impl ConfigCheck<'_> {
                 "one place for each agent, other than grpc_listen",
             ),
             (
-                (1..=65_536).contains(&c.agents.max_agents),
-                "agents.max_agents",
-                "from 1 to 65536",
-            ),
-            (c.max_open_tasks > 0, "max_open_tasks", "at least 1"),
-            (c.agent_grace > Duration::ZERO, "agent_grace", "longer than 0"),
-            (
-                c.agents.hand_over_timeout >= MIN_HAND_OVER,
-                "agents.hand_over_timeout",
-                "at least 2s",
-            ),
-            (
                 c.agents.claim_within.is_none_or(|within| within >= MIN_HAND_OVER),
                 "agents.claim_within",
                 "0, or at least 2s",
             ),
-            (c.store_quota.0 > 0, "store_quota", "at least 1 byte"),
             (
                 c.max_artifact_bytes <= c.store_quota,
                 "max_artifact_bytes",
                 "at most store_quota",
-            ),
-            (
-                (1..=MAX_RETRIES).contains(&c.retry_delays.len()),
-                "retry_delays",
-                "1 to 16 times",
             ),
             (
                 c.retry_delays.iter().all(|delay| !delay.is_zero()),
@@ -292,16 +273,6 @@ impl ConfigCheck<'_> {
         if !self.config.mcp.proxy.is_empty() && configured_agents::mcp_proxy(&self.config.mcp.proxy).is_none()
         {
             return Err(self.bad_setting("mcp.proxy", "a command whose quotes are closed, or a URL"));
-        }
-        let counts = [
-            ("agents.run", self.config.agents.run.len()),
-            ("agents.mcp", self.config.agents.mcp.len()),
-        ];
-        if let Some((key, _)) = counts
-            .into_iter()
-            .find(|(_, count)| *count > MAX_CONFIGURED_AGENTS)
-        {
-            return Err(self.bad_setting(key, &format!("at most {MAX_CONFIGURED_AGENTS} entries")));
         }
         let mut names = BTreeSet::new();
         for agent in configured_agents::agents_of(self.config) {
@@ -338,9 +309,6 @@ impl ConfigCheck<'_> {
         }
         if let Err(bad) = DnsResolver::check(&identity.name_server) {
             return Err(self.bad("identity.name_server", &identity.name_server, &bad.to_string()));
-        }
-        if !IDENTITY_CACHE_TTL.contains(&identity.cache_ttl) {
-            return Err(self.bad_setting("identity.cache_ttl", "from 1s to 24h"));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What goes together, and what this version has: checked after all layers, before anything is bound.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use agentanycast_daemon_kit::{
     address::behind_transport,
@@ -11,18 +11,6 @@ use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, setting_table::KEYS};
 
-/// Shortest life of an entry: heartbeats come three times in it.
-const SHORTEST_TTL: Duration = Duration::from_secs(1);
-
-/// Longest life of an entry: tombstones live ten times as long.
-const LONGEST_TTL: Duration = Duration::from_hours(24);
-
-/// Most entries in a table.
-const MOST_ENTRIES: u64 = 1 << 24;
-
-/// Most other relays: each has a task and a connection.
-const MOST_RELAYS: usize = 64;
-
 /// Checks every rule; the first that is broken is the error.
 pub(super) fn check(config: &Config, sources: &ValueSources) -> Result<(), ConfigError> {
     let check = ConfigCheck { config, sources };
@@ -30,7 +18,6 @@ pub(super) fn check(config: &Config, sources: &ValueSources) -> Result<(), Confi
     check.addresses()?;
     check.paths()?;
     check.collector()?;
-    check.limits()?;
     check.federation()
 }
 
@@ -117,97 +104,7 @@ impl ConfigCheck<'_> {
         Err(self.bad("otlp_endpoint", &self.config.otlp_endpoint, COLLECTOR))
     }
 
-    fn limits(&self) -> Result<(), ConfigError> {
-        let c = self.config;
-        let entries = |count: u64| (1..=MOST_ENTRIES).contains(&count);
-        let count = |count: u64| (1..=u64::from(u32::MAX)).contains(&count);
-        let ttl = SHORTEST_TTL..=LONGEST_TTL;
-        let rules = [
-            (
-                count(c.max_reservations),
-                "max_reservations",
-                "from 1 to 4294967295",
-            ),
-            (
-                count(c.max_reservations_per_ip),
-                "max_reservations_per_ip",
-                "from 1 to 4294967295",
-            ),
-            (count(c.max_circuits), "max_circuits", "from 1 to 4294967295"),
-            (
-                count(c.max_circuits_per_peer),
-                "max_circuits_per_peer",
-                "from 1 to 4294967295",
-            ),
-            (
-                count(c.max_circuits_per_ip),
-                "max_circuits_per_ip",
-                "from 1 to 4294967295",
-            ),
-            (
-                count(c.reservations_per_ip),
-                "reservations_per_ip",
-                "from 1 to 4294967295",
-            ),
-            (
-                count(c.circuits_per_ip),
-                "circuits_per_ip",
-                "from 1 to 4294967295",
-            ),
-            (
-                count(c.max_connections),
-                "max_connections",
-                "from 1 to 4294967295",
-            ),
-            (
-                count(c.connections_per_ip),
-                "connections_per_ip",
-                "from 1 to 4294967295",
-            ),
-            (
-                c.circuit_duration >= Duration::from_secs(1),
-                "circuit_duration",
-                "at least 1s: a circuit of 0 would end at once",
-            ),
-            (c.circuit_bytes.0 > 0, "circuit_bytes", "at least 1 byte"),
-            (ttl.contains(&c.registry_ttl), "registry_ttl", "from 1s to 24h"),
-            (
-                entries(c.registry_entries),
-                "registry_entries",
-                "from 1 to 16777216",
-            ),
-            (
-                entries(c.federated_entries),
-                "federated_entries",
-                "from 1 to 16777216",
-            ),
-            (entries(c.entries_per_ip), "entries_per_ip", "from 1 to 16777216"),
-            (
-                c.entry_bytes_per_ip.0 >= 4096,
-                "entry_bytes_per_ip",
-                "at least 4KiB, what an entry takes",
-            ),
-            (
-                c.requests_per_ip <= 1_000_000,
-                "requests_per_ip",
-                "at most 1000000",
-            ),
-            (
-                c.federation_sync_interval >= Duration::from_millis(100),
-                "federation_sync_interval",
-                "at least 100ms",
-            ),
-        ];
-        match rules.into_iter().find(|(kept, ..)| !kept) {
-            Some((_, key, allowed)) => Err(self.bad_setting(key, allowed)),
-            None => Ok(()),
-        }
-    }
-
     fn federation(&self) -> Result<(), ConfigError> {
-        if self.config.federation_peers.len() > MOST_RELAYS {
-            return Err(self.bad_setting("federation_peers", "at most 64 addresses"));
-        }
         for peer in &self.config.federation_peers {
             if host_port(peer).is_none_or(|(_, port)| port == 0) {
                 return Err(self.bad(
