@@ -51,6 +51,18 @@ const SERVED: [&str; 5] = [
     "grpc.reflection.v1alpha.ServerReflection",
 ];
 
+/// Reflection of the services of [`SERVED`]. Without names it lists every service that the descriptors have.
+fn described() -> tonic_reflection::server::Builder<'static> {
+    let builder = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET);
+    SERVED
+        .into_iter()
+        .fold(builder, tonic_reflection::server::Builder::with_service_name)
+}
+
 /// Serves until `stop`, then ends what is being answered. `recorder` is told of calls.
 ///
 /// # Errors
@@ -71,17 +83,6 @@ pub async fn serve(
             .set_service_status(service, tonic_health::ServingStatus::Serving)
             .await;
     }
-    let described = || {
-        // Without names, reflection lists every service that the descriptors have.
-        let builder = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET);
-        SERVED
-            .into_iter()
-            .fold(builder, tonic_reflection::server::Builder::with_service_name)
-    };
     let id = HeaderValue::from_str(handle.me())?;
     let life = u64::try_from(handle.limits().ttl.as_millis()).unwrap_or(u64::MAX);
     let named = move |mut answer: axum::http::Response<_>| {

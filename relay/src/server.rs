@@ -37,7 +37,7 @@ use crate::{
     http::{self, RelayHttpState},
     metrics::Metrics,
     net::{self, NetConfig},
-    registry::{RecordSender, RegistryLimits, RemoteRecord, SkillRegistry},
+    registry::{RecordSender, RegistryLimits, RemoteRecord, SkillRegistry, StoredRecord},
     registry_handle::Handle,
     store::Store,
 };
@@ -367,17 +367,38 @@ fn registry(
     };
     let opened = Store::open(directory)?;
     let mut registry = SkillRegistry::new(me, limits, HybridClock::after(opened.last_version));
+    let gone = restore(&mut registry, me, config.registry_ttl, opened.records);
+    let handle = Handle::new(
+        me,
+        registry,
+        Some(opened.store.clone()),
+        config.requests_per_ip,
+        Arc::clone(metrics),
+    );
+    for peer in gone {
+        opened.store.mark(&peer);
+    }
+    let (of_peer, all, clock) = (handle.clone(), handle.clone(), handle.clone());
+    let writer = opened.store.run(
+        move |peer| of_peer.stored(peer),
+        move || all.own_peers(),
+        move || clock.last_version(),
+    )?;
+    Ok((handle, Some(writer)))
+}
+
+/// Takes up what the store has kept. The peers of the entries that do not count any more.
+fn restore(registry: &mut SkillRegistry, me: &str, ttl: Duration, records: Vec<StoredRecord>) -> Vec<String> {
     let (mut kept, mut gone) = (0, Vec::new());
     // Signed for another identity of this relay.
     let mut foreign: BTreeMap<String, usize> = BTreeMap::new();
-    for stored in opened.records {
+    for stored in records {
         let told = stored.registration.clone();
         let peer = told.peer_id.clone();
         // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
         let is_foreign = told.origin_relay_id != me && !told.proofs.is_empty();
         let of = told.origin_relay_id.clone();
-        let incoming =
-            RemoteRecord::from_registration(told, now().wall, config.registry_ttl, RecordSender::default());
+        let incoming = RemoteRecord::from_registration(told, now().wall, ttl, RecordSender::default());
         if is_foreign {
             *foreign.entry(of).or_default() += 1;
             gone.push(peer);
@@ -403,23 +424,7 @@ fn registry(
              they are found again once they have registered anew; start it with the same --key"
         );
     }
-    let handle = Handle::new(
-        me,
-        registry,
-        Some(opened.store.clone()),
-        config.requests_per_ip,
-        Arc::clone(metrics),
-    );
-    for peer in gone {
-        opened.store.mark(&peer);
-    }
-    let (of_peer, all, clock) = (handle.clone(), handle.clone(), handle.clone());
-    let writer = opened.store.run(
-        move |peer| of_peer.stored(peer),
-        move || all.own_peers(),
-        move || clock.last_version(),
-    )?;
-    Ok((handle, Some(writer)))
+    gone
 }
 
 async fn expire(handle: Handle, stop: CancellationToken) {

@@ -84,17 +84,19 @@ pub(super) fn dedup_skills(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
     kept
 }
 
+const SHORTEN: &str = "shorten it";
+
+fn over(what: &'static str, most: usize, advice: &'static str) -> Result<(), RegistryError> {
+    Err(RegistryError::Limit {
+        what,
+        most,
+        setting: None,
+        advice,
+    })
+}
+
 /// Whether an agent is complete and within the limits.
 pub(super) fn check(agent: &RegisteredAgent, limits: &RegistryLimits) -> Result<(), RegistryError> {
-    const SHORTEN: &str = "shorten it";
-    let limit = |what, most, advice| {
-        Err(RegistryError::Limit {
-            what,
-            most,
-            setting: None,
-            advice,
-        })
-    };
     check_peer(&agent.peer, limits)?;
     if agent.skills.is_empty() {
         return Err(RegistryError::Invalid(
@@ -102,59 +104,65 @@ pub(super) fn check(agent: &RegisteredAgent, limits: &RegistryLimits) -> Result<
         ));
     }
     if agent.skills.len() > limits.skills {
-        return limit("skills of one agent", limits.skills, "register fewer");
+        return over("skills of one agent", limits.skills, "register fewer");
     }
     if places_of(&agent.skills) > limits.places {
-        return limit(
+        return over(
             "skills of one agent with their tags",
             limits.places,
             "register fewer, or set fewer tags",
         );
     }
     if agent.addresses.len() > limits.addresses {
-        return limit("addresses of one agent", limits.addresses, "name fewer");
+        return over("addresses of one agent", limits.addresses, "name fewer");
     }
     let long = |text: &str| text.len() > limits.id_bytes;
     if long(&agent.name) {
-        return limit("bytes of an agent's name", limits.id_bytes, SHORTEN);
+        return over("bytes of an agent's name", limits.id_bytes, SHORTEN);
     }
     if agent.addresses.iter().any(|address| long(address)) {
-        return limit("bytes of an address", limits.id_bytes, SHORTEN);
+        return over("bytes of an address", limits.id_bytes, SHORTEN);
     }
     if agent.description.len() > limits.description_bytes {
-        return limit(
+        return over(
             "bytes of an agent's description",
             limits.description_bytes,
             SHORTEN,
         );
     }
-    for skill in &agent.skills {
-        if skill.skill_id.is_empty() {
-            return Err(RegistryError::empty("skill_id"));
-        }
-        if long(&skill.skill_id) {
-            return limit("bytes of a skill id", limits.id_bytes, SHORTEN);
-        }
-        if skill.agent.len() > limits.agent_name_bytes {
-            return limit(
-                "bytes of the name of a skill's agent",
-                limits.agent_name_bytes,
-                SHORTEN,
-            );
-        }
-        if skill.description.len() > limits.description_bytes {
-            return limit(
-                "bytes of a skill's description",
-                limits.description_bytes,
-                SHORTEN,
-            );
-        }
-        if skill.tags.len() > limits.tags {
-            return limit("tags of one skill", limits.tags, "set fewer");
-        }
-        if skill.tags.iter().any(|(tag, value)| long(tag) || long(value)) {
-            return limit("bytes of a tag or its value", limits.id_bytes, SHORTEN);
-        }
+    agent
+        .skills
+        .iter()
+        .try_for_each(|skill| check_skill(skill, limits))
+}
+
+fn check_skill(skill: &SkillInfo, limits: &RegistryLimits) -> Result<(), RegistryError> {
+    let long = |text: &str| text.len() > limits.id_bytes;
+    if skill.skill_id.is_empty() {
+        return Err(RegistryError::empty("skill_id"));
+    }
+    if long(&skill.skill_id) {
+        return over("bytes of a skill id", limits.id_bytes, SHORTEN);
+    }
+    if skill.agent.len() > limits.agent_name_bytes {
+        return over(
+            "bytes of the name of a skill's agent",
+            limits.agent_name_bytes,
+            SHORTEN,
+        );
+    }
+    if skill.description.len() > limits.description_bytes {
+        return over(
+            "bytes of a skill's description",
+            limits.description_bytes,
+            SHORTEN,
+        );
+    }
+    if skill.tags.len() > limits.tags {
+        return over("tags of one skill", limits.tags, "set fewer");
+    }
+    if skill.tags.iter().any(|(tag, value)| long(tag) || long(value)) {
+        return over("bytes of a tag or its value", limits.id_bytes, SHORTEN);
     }
     Ok(())
 }
@@ -164,12 +172,7 @@ pub(super) fn check_peer(peer: &str, limits: &RegistryLimits) -> Result<(), Regi
         return Err(RegistryError::empty("peer_id"));
     }
     if peer.len() > limits.id_bytes {
-        return Err(RegistryError::Limit {
-            what: "bytes of a peer id",
-            most: limits.id_bytes,
-            setting: None,
-            advice: "shorten it",
-        });
+        return over("bytes of a peer id", limits.id_bytes, SHORTEN);
     }
     Ok(())
 }
