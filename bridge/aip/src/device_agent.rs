@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{device_files::DeviceFiles, metrics::Counters};
+use super::{counters::Counters, device_files::DeviceFiles};
 
 /// Skills of every device.
 pub(super) const COMMAND_SKILL: &str = "aip:command";

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use super::{
     client_keys::ClientKeys,
     content::{part_json, text_of, text_part},
+    counters::Outcome,
     device_agent::DeviceAgent,
     mesh::{Listener, MeshRequest},
-    metrics::Outcome,
     planner::{self, Plan},
     state::AipState,
 };

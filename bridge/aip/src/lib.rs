@@ -7,6 +7,7 @@
 
 mod client_keys;
 mod content;
+mod counters;
 mod delivery;
 mod device_agent;
 mod device_files;

@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     content::{object_of, text_of},
+    counters::{Counters, Outcome},
     delivery,
     device_agent::{COMMAND_SKILL, DeviceAgent, TASK_SKILL, named, tool_skill},
     mesh::{Listener, MeshTasks},
-    metrics::{Counters, Outcome},
     planner::{self, Plan},
 };
 

@@ -8,12 +8,12 @@ use agentanycast_proto::v1::AgentProgram;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    counters::Counters,
     device_agent::{DeviceAgent, NewDeviceAgent, card},
     device_name::agent_name,
     device_table::DeviceTable,
     mesh::MeshTasks,
     mesh_task,
-    metrics::Counters,
     settings::AipSettings,
 };
 

@@ -6,6 +6,7 @@
 mod client;
 mod command;
 mod decode;
+mod decode_error;
 mod limits;
 mod server;
 mod system_info;
@@ -18,8 +19,10 @@ mod wire_enum;
 
 pub use client::{ClientMessage, ClientMessageType, ClientRole};
 pub use command::{CommandResult, CommandStatus, ToolCommand, ToolCommandType};
-pub use decode::{Decodable, DecodeError, LONGEST_ERROR, decode, encode, type_of};
-pub(crate) use decode::{cut_error, decode_checked};
+pub(crate) use decode::decode_checked;
+pub use decode::{Decodable, decode, encode, type_of};
+pub(crate) use decode_error::cut_error;
+pub use decode_error::{DecodeError, LONGEST_ERROR};
 pub use limits::{Limits, MAX_MESSAGE};
 pub use server::{ServerMessage, ServerMessageType};
 pub use system_info::{RegistrationMetadata, SystemInfo};

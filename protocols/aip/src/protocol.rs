@@ -8,6 +8,7 @@ mod batch;
 mod connection;
 mod correlation;
 mod error;
+mod handlers;
 mod outbox;
 mod pipeline;
 mod registration;
@@ -19,8 +20,9 @@ pub use batch::{
 pub use connection::{Connection, Received};
 pub use correlation::{MOST_PENDING, PendingReplies, ReplyMatch, ReplyWaiter, TooManyPending};
 pub use error::ProtocolError;
+pub use handlers::{AipProtocol, CustomMessage, MessageHandler, Side};
 pub use outbox::{Outbox, WRITE_TIMEOUT};
-pub use pipeline::{AipProtocol, AnyMessage, CustomMessage, MessageHandler, Middleware, Side};
+pub use pipeline::{AnyMessage, Middleware};
 pub use registration::{REGISTER_WITHIN, Registration, RegistrationRefusal};
 pub(crate) use registration::{heartbeat_ok, is_wire_id};
 pub use transfer::{CHUNK, FileProgress, FileReceiver, TransferError, file_frames, md5_hex, payload_frames};

@@ -7,6 +7,7 @@
 mod commands;
 mod connection_task;
 mod device_info;
+mod device_tool;
 mod device_turn;
 mod dispatch;
 mod entry;
@@ -16,6 +17,7 @@ mod registry;
 mod sessions;
 mod settings;
 mod sweeper;
+mod task_outcome;
 mod tasks;
 
 use std::sync::Arc;
@@ -23,11 +25,13 @@ use std::sync::Arc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use commands::{CommandBatch, CommandError};
+pub use device_tool::DeviceTool;
 pub use dispatch::{DispatchError, DispatchedTask};
 pub use entry::{ClientCaller, ConnectedClient};
-pub use hooks::{DeviceTool, ServiceHooks, TaskOutcome};
+pub use hooks::ServiceHooks;
 pub use sessions::TaskReport;
 pub use settings::ServiceSettings;
+pub use task_outcome::TaskOutcome;
 pub use tasks::ServiceTask;
 
 use crate::{

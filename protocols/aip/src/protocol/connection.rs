@@ -53,7 +53,7 @@ impl Connection {
     /// The connection over `transport`.
     pub fn new(protocol: Arc<AipProtocol>, transport: Transport) -> Self {
         let ended = CancellationToken::new();
-        let (outbox, writer) = Outbox::new(Arc::clone(&protocol), transport.sender, ended.clone());
+        let (outbox, writer) = Outbox::new(Arc::clone(protocol.pipeline()), transport.sender, ended.clone());
         Self {
             protocol,
             receiver: transport.receiver,

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{AipProtocol, AnyMessage, ProtocolError};
+use super::{AnyMessage, ProtocolError, pipeline::Pipeline};
 use crate::transport::{FrameSender, TransportError, WireFrame};
 
 /// How long a peer may take no frame. 100 MiB within it are 14 Mbit/s.
@@ -31,7 +31,7 @@ enum Outgoing {
 /// Sends on a connection. Clones send on the same one.
 #[derive(Clone)]
 pub struct Outbox {
-    protocol: Arc<AipProtocol>,
+    pipeline: Arc<Pipeline>,
     queue: mpsc::Sender<Outgoing>,
     /// KiB that may still wait.
     room: Arc<Semaphore>,
@@ -42,15 +42,15 @@ impl Outbox {
     /// The outbox of a connection that sends by `sender`, and the task that sends. The task ends when the connection
     /// does, and cancels `ended`.
     pub(super) fn new(
-        protocol: Arc<AipProtocol>,
+        pipeline: Arc<Pipeline>,
         sender: Box<dyn FrameSender>,
         ended: CancellationToken,
     ) -> (Self, AbortOnDropHandle<()>) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         // Room for one largest message, and others beside it.
-        let all = (protocol.limits().bytes.div_ceil(KIB) + KIB).min(Semaphore::MAX_PERMITS / 2);
+        let all = (pipeline.limits.bytes.div_ceil(KIB) + KIB).min(Semaphore::MAX_PERMITS / 2);
         let outbox = Self {
-            protocol,
+            pipeline,
             queue,
             room: Arc::new(Semaphore::new(all)),
             all: all as u32,
@@ -64,10 +64,10 @@ impl Outbox {
     /// # Errors
     /// When the message is too large, or the connection has ended.
     pub async fn send(&self, message: impl Into<AnyMessage> + Send) -> Result<(), ProtocolError> {
-        let Some(message) = self.protocol.outgoing(message.into()).await else {
+        let Some(message) = self.pipeline.outgoing(message.into()).await else {
             return Ok(());
         };
-        let text = message.encode(self.protocol.limits())?;
+        let text = message.encode(&self.pipeline.limits)?;
         self.send_frames(vec![WireFrame::Text(text)]).await
     }
 

@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     DeviceService,
     entry::{ClientCaller, ClientEntry},
-    incoming::Incoming,
+    incoming::{Incoming, error_message},
 };
 use crate::{
-    messages::{ClientRole, ServerMessage, timestamp_now},
+    messages::ClientRole,
     protocol::{
         AnyMessage, Connection, Outbox, ProtocolError, REGISTER_WITHIN, Received, Registration,
-        RegistrationRefusal, heartbeat_ok, is_wire_id,
+        RegistrationRefusal, heartbeat_ok,
     },
     transport::{CLOSE_NORMAL, Transport},
 };
@@ -177,15 +177,6 @@ async fn run(service: &DeviceService, connection: &mut Connection, entry: &Arc<C
     if let Some(tools) = tools {
         tools.abort();
         let _ = tools.await;
-    }
-}
-
-/// An error frame. A long text is cut, and a session id that cannot be one is left out.
-pub(super) fn error_message(text: String, session_id: Option<String>) -> ServerMessage {
-    ServerMessage {
-        session_id: session_id.filter(|id| is_wire_id(id)),
-        timestamp: Some(timestamp_now()),
-        ..ServerMessage::error(text)
     }
 }
 

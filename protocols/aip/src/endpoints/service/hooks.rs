@@ -3,60 +3,11 @@
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{ClientCaller, ConnectedClient, ServiceTask};
+use super::{ClientCaller, ConnectedClient, DeviceTool, ServiceTask, TaskOutcome};
 use crate::{
-    messages::{McpToolInfo, MessageStatus},
+    messages::MessageStatus,
     protocol::{FileProgress, Registration},
 };
-
-/// A tool of a device, and the agent on the device that has it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceTool {
-    /// The agent's name, which a COMMAND has to carry.
-    pub agent_name: String,
-    /// The tool.
-    pub tool: McpToolInfo,
-}
-
-/// How a task ended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TaskOutcome {
-    /// Whether it was completed.
-    pub completed: bool,
-    /// Its result.
-    pub result: Option<Value>,
-    /// Why it failed.
-    pub error: Option<String>,
-}
-
-impl TaskOutcome {
-    /// It was completed.
-    pub const fn completed(result: Value) -> Self {
-        Self {
-            completed: true,
-            result: Some(result),
-            error: None,
-        }
-    }
-
-    /// It failed.
-    pub fn failed(error: impl Into<String>) -> Self {
-        Self {
-            completed: false,
-            result: None,
-            error: Some(error.into()),
-        }
-    }
-
-    /// Its status on the wire.
-    pub const fn status(&self) -> MessageStatus {
-        if self.completed {
-            MessageStatus::Completed
-        } else {
-            MessageStatus::Failed
-        }
-    }
-}
 
 /// The owner of a service. For one client the calls come one after another: connected, its tools, gone.
 #[async_trait]

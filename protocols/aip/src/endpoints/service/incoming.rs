@@ -6,12 +6,11 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::{
     DeviceService,
-    connection_task::error_message,
     entry::ClientEntry,
     sessions::{EndCause, SessionPart},
 };
 use crate::{
-    messages::{ClientMessage, ClientMessageType, ServerMessage},
+    messages::{ClientMessage, ClientMessageType, ServerMessage, timestamp_now},
     protocol::{
         AnyMessage, FileProgress, FileReceiver, Received, ReplyMatch, TransferError, heartbeat_ok, is_wire_id,
     },
@@ -19,6 +18,15 @@ use crate::{
 
 /// Questions about devices that are answered for one client at a time; its next frames wait for more.
 const MOST_QUESTIONS: usize = 16;
+
+/// An error frame. A long text is cut, and a session id that cannot be one is left out.
+pub(super) fn error_message(text: String, session_id: Option<String>) -> ServerMessage {
+    ServerMessage {
+        session_id: session_id.filter(|id| is_wire_id(id)),
+        timestamp: Some(timestamp_now()),
+        ..ServerMessage::error(text)
+    }
+}
 
 /// Handles the frames of one client, in their order.
 pub(super) struct Incoming {
