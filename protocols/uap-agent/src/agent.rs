@@ -5,7 +5,6 @@
 
 mod call;
 mod options;
-mod run;
 
 use std::{fmt, sync::Arc};
 

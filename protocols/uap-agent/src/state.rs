@@ -3,6 +3,7 @@
 //! Each operation returns a new state with a new id and leaves the old one alone. The parts are shared, so
 //! that an operation copies the changed part only, and a clone copies nothing.
 
+mod error;
 mod field_path;
 mod json;
 pub(crate) mod nesting;
@@ -14,7 +15,7 @@ use agentanycast_upp::Message;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-pub use self::json::{STATE_VERSION, StateError};
+pub use self::{error::StateError, json::STATE_VERSION};
 use crate::{plan_step::PlanStep, trace::SubagentExecutionTrace};
 
 /// A snapshot of an agent's state.

@@ -1,8 +1,10 @@
 //! One run of an agent, with its options.
 
+mod run;
+
 use agentanycast_upp::{CancellationToken, Input};
 
-use super::{Agent, run};
+use super::Agent;
 use crate::{
     event::AgentStreamResult,
     result::{AgentError, GenerateResult},

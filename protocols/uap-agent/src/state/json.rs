@@ -1,45 +1,16 @@
 //! The JSON of a state: `AgentStateJSON` of UAP-1.1. Reading checks the structure and names the field that is
 //! wrong.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use agentanycast_upp::{AssistantMessage, Message, ToolResultMessage, UserMessage};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use super::{AgentState, StateFields, field_path::read, nesting::read_json, v1_0};
+use super::{AgentState, StateError, StateFields, field_path::read, nesting::read_json, v1_0};
 
 /// The version that is written.
 pub const STATE_VERSION: &str = "1.1.0";
-
-/// Why a state cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StateError {
-    /// The text is not JSON.
-    #[error("the state is not JSON: {0}")]
-    NotJson(String),
-    /// The version is not 1.0.x or 1.1.x.
-    #[error("`version`: `{0}` is not known; 1.0.x and 1.1.x are")]
-    Version(String),
-    /// A field is missing or has the wrong form.
-    #[error("`{field}`: {problem}")]
-    Field {
-        /// Where the field is, for example `messages[2].content[0].text`.
-        field: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
-
-impl StateError {
-    pub(crate) fn field(field: impl Into<String>, problem: impl fmt::Display) -> Self {
-        Self::Field {
-            field: field.into(),
-            problem: problem.to_string(),
-        }
-    }
-}
 
 impl AgentState {
     /// The JSON of version 1.1.0. It holds the whole state.

@@ -6,13 +6,10 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::UppError,
-    event_stream::StreamResult,
-    llm::{call::Call, turn_run::TurnRun},
     middleware::LlmMiddleware,
     provider::{ModelReference, ProviderConfig, System},
     tool::{Tool, ToolSchema},
     tool_strategy::ToolUseStrategy,
-    turn::Turn,
 };
 
 /// Begins the options of a model; [`LlmOptions::build`] ends them.
@@ -210,43 +207,5 @@ impl Llm {
     /// Limits and hooks of the tool loop.
     pub fn tool_strategy(&self) -> &ToolUseStrategy {
         &self.0.options.tool_strategy
-    }
-
-    /// Asks the model, runs tools, and returns the turn. Dropping the future cancels all of it.
-    pub async fn generate(&self, call: impl Into<Call>) -> Result<Turn, UppError> {
-        self.start(call).run().await
-    }
-
-    /// As [`Llm::generate`], with events while it runs. Dropping the stream cancels all of it. Aborting the
-    /// stream leaves the token of [`Call::cancel`] alone, since other calls may share it.
-    ///
-    /// ```
-    /// use agentanycast_upp::{Scripted, ScriptedReply, llm};
-    /// use futures::StreamExt as _;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), agentanycast_upp::UppError> {
-    /// # let script = Scripted::new([ScriptedReply::text("one two three")]);
-    /// let model = llm(script.model()).build()?;
-    /// let mut stream = model.stream("count");
-    /// let mut heard = String::new();
-    /// while let Some(event) = stream.next().await {
-    ///     heard.push_str(&event?.delta.text.unwrap_or_default());
-    /// }
-    /// assert_eq!(heard, stream.result().await?.text());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn stream(&self, call: impl Into<Call>) -> StreamResult {
-        let mut call = call.into();
-        let cancel = call.cancel.child_token();
-        call.cancel = cancel.clone();
-        let run = self.start(call);
-        StreamResult::new(cancel, move |events| run.with_events(events).run())
-    }
-
-    /// The loop itself, for strategies that do something between its steps.
-    pub fn start(&self, call: impl Into<Call>) -> TurnRun {
-        TurnRun::new(self.clone(), call.into())
     }
 }

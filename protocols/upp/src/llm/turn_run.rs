@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     error::{ErrorCode, UppError},
     event::StreamEvent,
-    event_stream::EventSender,
+    event_stream::{EventSender, StreamResult},
     limit::Limit,
     llm::{call::Call, inference, options::Llm, tool_runner},
     message::{AssistantMessage, Message, ToolCall, ToolResult, ToolResultMessage},
@@ -73,8 +73,48 @@ pub struct TurnRun {
     begun: bool,
 }
 
+impl Llm {
+    /// Asks the model, runs tools, and returns the turn. Dropping the future cancels all of it.
+    pub async fn generate(&self, call: impl Into<Call>) -> Result<Turn, UppError> {
+        self.start(call).run().await
+    }
+
+    /// As [`Llm::generate`], with events while it runs. Dropping the stream cancels all of it. Aborting the
+    /// stream leaves the token of [`Call::cancel`] alone, since other calls may share it.
+    ///
+    /// ```
+    /// use agentanycast_upp::{Scripted, ScriptedReply, llm};
+    /// use futures::StreamExt as _;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), agentanycast_upp::UppError> {
+    /// # let script = Scripted::new([ScriptedReply::text("one two three")]);
+    /// let model = llm(script.model()).build()?;
+    /// let mut stream = model.stream("count");
+    /// let mut heard = String::new();
+    /// while let Some(event) = stream.next().await {
+    ///     heard.push_str(&event?.delta.text.unwrap_or_default());
+    /// }
+    /// assert_eq!(heard, stream.result().await?.text());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream(&self, call: impl Into<Call>) -> StreamResult {
+        let mut call = call.into();
+        let cancel = call.cancel.child_token();
+        call.cancel = cancel.clone();
+        let run = self.start(call);
+        StreamResult::new(cancel, move |events| run.with_events(events).run())
+    }
+
+    /// The loop itself, for strategies that do something between its steps.
+    pub fn start(&self, call: impl Into<Call>) -> TurnRun {
+        TurnRun::new(self.clone(), call.into())
+    }
+}
+
 impl TurnRun {
-    pub(super) fn new(llm: Llm, mut call: Call) -> Self {
+    fn new(llm: Llm, mut call: Call) -> Self {
         let mut messages = std::mem::take(&mut call.history);
         let turn_begin = messages.len();
         messages.append(&mut call.input);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use agentanycast_upp::{EventSender, UppError};
 
-use super::{AgentCall, SESSION_ID, options::AgentParts};
+use super::AgentCall;
 use crate::{
+    agent::{SESSION_ID, options::AgentParts},
     checkpoint::check_session_id,
     event::AgentStreamEvent,
     execution::ExecutionContext,
