@@ -289,6 +289,46 @@ pub struct Task {
     pub timeline: TaskTimeline,
 }
 
+impl Task {
+    /// A task that begins now, Unix milliseconds, with this message. It is for no skill and has nothing but that.
+    pub(crate) fn submitted(
+        id: String,
+        context_id: String,
+        role: Role,
+        message: impl Into<Arc<Message>>,
+        now: u64,
+    ) -> Self {
+        Self {
+            id,
+            context_id,
+            role,
+            status: Status::Submitted,
+            status_message: None,
+            messages: vec![message.into()],
+            results: Vec::new(),
+            skill: String::new(),
+            metadata: BTreeMap::new(),
+            created_at: now,
+            updated_at: now,
+            deadline: None,
+            claimed: false,
+            agent_ends: 0,
+            begun: false,
+            agent: None,
+            route: None,
+            held: false,
+            awaits_skill: false,
+            returnable: false,
+            traced: None,
+            external: None,
+            group: None,
+            sealed: None,
+            arrived_at: None,
+            timeline: TaskTimeline::default(),
+        }
+    }
+}
+
 /// What a gateway lists tasks by, in its own terms.
 pub type GroupKey = [u8; 16];
 

@@ -56,7 +56,11 @@ pub(super) fn node_card(
     let mut seen = BTreeSet::new();
     let all = agents.iter().flat_map(|agent| &agent.card.skills);
     let skills: Vec<&Skill> = all.filter(|skill| seen.insert(skill.id.as_str())).collect();
-    let base = card;
+    fitting(&card, &skills, agents)
+}
+
+/// A card with as much of these skills and agents as one card holds.
+fn fitting(base: &AgentCard, skills: &[&Skill], agents: &[CardOfAgent<'_>]) -> AgentCard {
     let forms: [CardForm; 4] = [
         |skills, agents| (owned(skills), agents.iter().map(whole).collect()),
         |skills, agents| (owned(skills), agents.iter().map(ids_only).collect()),
@@ -71,7 +75,7 @@ pub(super) fn node_card(
     let total = u32::try_from(agents.len()).unwrap_or(u32::MAX);
     let mut card = AgentCard::default();
     for (number, form) in forms.into_iter().enumerate() {
-        let (skills, agents) = form(&skills, agents);
+        let (skills, agents) = form(skills, agents);
         card = AgentCard {
             skills,
             agents,

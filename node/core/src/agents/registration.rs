@@ -10,7 +10,7 @@ use std::{
 };
 
 use agentanycast_proto::v1::AgentCard;
-use agentanycast_store::StoreError;
+use agentanycast_store::{Store, StoreError};
 use lru::LruCache;
 
 use super::{
@@ -32,6 +32,24 @@ const MAX_FORMER_BYTES: usize = 32 << 10;
 
 /// Callers whose cards wait for them to listen.
 const PENDING_CARDS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// The records of all agents, by their names.
+fn records_in(store: &dyn Store) -> Result<Vec<(Arc<str>, Vec<u8>)>, StoreError> {
+    let mut records: Vec<(Arc<str>, Vec<u8>)> = Vec::new();
+    agentanycast_store::for_each(store, &[tag::AGENT], |key, record| {
+        let name = schema::split(key).and_then(|(name, _)| std::str::from_utf8(name).ok());
+        if let Some(name) = name.filter(|name| is_agent_name(name)) {
+            records.push((Arc::from(name), record.to_vec()));
+        } else {
+            tracing::error!(
+                ?name,
+                "the record of an agent has no name of an agent; it is not registered any more"
+            );
+        }
+        Ok::<(), StoreError>(())
+    })?;
+    Ok(records)
+}
 
 impl Agents {
     /// As the store has them.
@@ -56,20 +74,7 @@ impl Agents {
             has_changed: false,
         };
         let store = transaction.store();
-        let mut records: Vec<(Arc<str>, Vec<u8>)> = Vec::new();
-        agentanycast_store::for_each(store, &[tag::AGENT], |key, record| {
-            let name = schema::split(key).and_then(|(name, _)| std::str::from_utf8(name).ok());
-            if let Some(name) = name.filter(|name| is_agent_name(name)) {
-                records.push((Arc::from(name), record.to_vec()));
-            } else {
-                tracing::error!(
-                    ?name,
-                    "the record of an agent has no name of an agent; it is not registered any more"
-                );
-            }
-            Ok::<(), StoreError>(())
-        })?;
-        for (name, record) in records {
+        for (name, record) in records_in(store)? {
             let card = agentanycast_store::get_large(store, &schema::key(tag::AGENT_CARD, name.as_bytes()))?;
             let card = card.and_then(|bytes| schema::decode::<AgentCard>(&bytes));
             let (Some(record), Some(card)) = (schema::decode::<AgentRecord>(&record), card) else {
@@ -125,28 +130,9 @@ impl Agents {
             )));
         }
         Self::check_card(&card)?;
-        if let Some((known, agent)) = self.by_name.get_key_value(name) {
+        if let Some((known, _)) = self.by_name.get_key_value(name) {
             let known = Arc::clone(known);
-            let origin = match (agent.origin, origin) {
-                (AgentOrigin::Card, AgentOrigin::Card) => AgentOrigin::Card,
-                _ => AgentOrigin::Service,
-            };
-            let access = agent.access.again(asked);
-            if *agent.card == card && agent.origin == origin && agent.access == access {
-                return Ok(known);
-            }
-            if let Some(mut agent) = self.by_name.remove(name) {
-                self.unindex_skills(&known, &agent);
-                agent.set_card(now, card);
-                agent.origin = origin;
-                self.private -= usize::from(agent.access.is_private());
-                agent.access = access;
-                self.private += usize::from(agent.access.is_private());
-                self.index_skills(&known, &agent);
-                self.by_name.insert(Arc::clone(&known), agent);
-            }
-            self.write(transaction, &known);
-            self.write_card(transaction, &known);
+            self.register_again(transaction, now, &known, card, origin, asked);
             return Ok(known);
         }
         if self.by_name.len() >= self.max {
@@ -182,6 +168,40 @@ impl Agents {
         self.write(transaction, &name);
         self.write_card(transaction, &name);
         Ok(name)
+    }
+
+    /// Gives a registered agent another card.
+    fn register_again(
+        &mut self,
+        transaction: &mut Transaction,
+        now: Now,
+        known: &Arc<str>,
+        card: AgentCard,
+        origin: AgentOrigin,
+        asked: RegistrationAccess,
+    ) {
+        let Some(mut agent) = self.by_name.remove(known) else {
+            return;
+        };
+        let origin = match (agent.origin, origin) {
+            (AgentOrigin::Card, AgentOrigin::Card) => AgentOrigin::Card,
+            _ => AgentOrigin::Service,
+        };
+        let access = agent.access.again(asked);
+        if *agent.card == card && agent.origin == origin && agent.access == access {
+            self.by_name.insert(Arc::clone(known), agent);
+            return;
+        }
+        self.unindex_skills(known, &agent);
+        agent.set_card(now, card);
+        agent.origin = origin;
+        self.private -= usize::from(agent.access.is_private());
+        agent.access = access;
+        self.private += usize::from(agent.access.is_private());
+        self.index_skills(known, &agent);
+        self.by_name.insert(Arc::clone(known), agent);
+        self.write(transaction, known);
+        self.write_card(transaction, known);
     }
 
     /// Gives an agent a free name. Its open tasks, if their agent is written with them, are the caller's to rewrite.

@@ -77,32 +77,28 @@ impl Coordinator {
         entry: &OutboxEntry,
         reason: &str,
     ) -> Result<(), StoreError> {
-        let reason = shortened(reason);
-        self.observe
-            .note_refusal(now.unix, Some(peer), true, &entry.task_id, &reason);
-        tracing::info!(%peer, task = entry.task_id, envelope = entry.id, reason, "the peer refused an envelope");
+        let (id, reason) = (&entry.task_id, shortened(reason));
+        self.observe.note_refusal(now.unix, Some(peer), true, id, &reason);
+        tracing::info!(%peer, task = id, envelope = entry.id, reason, "the peer refused an envelope");
         // Only the other side of a task has a say in it, whatever else was sent to this peer.
-        let known = self
-            .tasks
-            .indexed(&entry.task_id)
-            .filter(|known| known.peer == Some(peer));
+        let known = self.tasks.indexed(id).filter(|known| known.peer == Some(peer));
         let Some(task) = known else { return Ok(()) };
         let (is_assignee, status) = (task.is_assignee, task.status);
         if task.awaits_assignee && entry.kind == EnvelopeKind::SendTask && status == Status::Submitted {
             Routing::on_refused(&mut self.transaction, peer);
-            if self.try_next_candidate(now, &entry.task_id, &format!("refused it: {reason}"))? {
+            if self.try_next_candidate(now, id, &format!("refused it: {reason}"))? {
                 return Ok(());
             }
         }
         match (is_assignee, entry.kind, status) {
             (false, EnvelopeKind::SendTask, Status::Submitted) => {
-                self.end(now, &entry.task_id, Status::Rejected, &reason)?;
+                self.end(now, id, Status::Rejected, &reason)?;
             }
             (false, EnvelopeKind::SendTask, _) => {
                 self.give_up(
                     now,
                     peer,
-                    &entry.task_id,
+                    id,
                     false,
                     &format!("refused by the assignee: {reason}"),
                 )?;
@@ -110,20 +106,15 @@ impl Coordinator {
             // It was asked about by an old key of this node: the assignee keeps it for the new one, which can ask again.
             (false, EnvelopeKind::Ephemeral, _) if reason.starts_with(REPLACED) => {}
             (false, EnvelopeKind::Ephemeral, _) => {
-                self.end(
-                    now,
-                    &entry.task_id,
-                    Status::Failed,
-                    &format!("{LOST_BY_ASSIGNEE}{reason}"),
-                )?;
+                self.end(now, id, Status::Failed, &format!("{LOST_BY_ASSIGNEE}{reason}"))?;
             }
             (false, EnvelopeKind::Durable, _) => {
-                self.confirmation_failed(now, peer, &entry.task_id, &format!("{LOST_BY_ASSIGNEE}{reason}"))?;
+                self.confirmation_failed(now, peer, id, &format!("{LOST_BY_ASSIGNEE}{reason}"))?;
             }
             (true, ..) => {
                 self.end(
                     now,
-                    &entry.task_id,
+                    id,
                     Status::Canceled,
                     &format!("refused by the originator: {reason}"),
                 )?;

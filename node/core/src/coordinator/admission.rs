@@ -269,6 +269,12 @@ impl Coordinator {
         if decision.outcome == PolicyOutcome::Allow {
             return Ok(Some(decided));
         }
+        Err(self.refuse_local(now, &decided, request))
+    }
+
+    /// Why a task from this node is not let in, which is counted, logged and written down.
+    fn refuse_local(&mut self, now: Now, decided: &LocalDecision, request: &SendTask) -> EngineError {
+        let (decision, skill) = (decided.decision, &request.skill);
         let is_closed = decision.reason == DecisionReason::Private;
         let error = if is_closed {
             EngineError::Denied(why_private(&request.target_agent))
@@ -284,8 +290,8 @@ impl Coordinator {
         self.observe.note_refusal(now.unix, None, false, "", &reason);
         log::rejected(decided.caller.name(), skill, &reason);
         self.admission
-            .audit_local(&mut self.transaction, now, &decided, skill, "", "");
-        Err(error)
+            .audit_local(&mut self.transaction, now, decided, skill, "", "");
+        error
     }
 
     /// A task that was let in is here now: it is counted, and the decision written down.

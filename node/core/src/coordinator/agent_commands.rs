@@ -20,6 +20,7 @@ use crate::{
     clock::Now,
     delivery::outbox::EnvelopeKind,
     dispatch::DeclineOutcome,
+    external::External,
     observe::log,
     peers::OutgoingEnvelope,
     task::{MAX_ID, Output, Role, Status, Streamed, Task},
@@ -333,54 +334,15 @@ impl Coordinator {
                 .complete_message(now, message, MessageRole::Agent);
         }
         name_artifacts(&mut self.transaction, &mut report.artifacts)?;
-        let AgentReport {
-            next,
-            message,
-            artifacts,
-            returned,
-            automatic_on,
-            begun,
-        } = report;
+        let (next, has_message) = (report.next, report.message.is_some());
         if !next.is_terminal() {
-            task.check_bytes(message.as_ref().map_or(0, Message::encoded_len))?;
+            task.check_bytes(report.message.as_ref().map_or(0, Message::encoded_len))?;
         }
-        let mut steps = task.check_advance(next, message.is_some(), &artifacts)?;
+        let steps = task.check_advance(next, has_message, &report.artifacts)?;
         if let Role::Assignee(peer) = task.role {
-            let was = task.status;
-            // This node's own words, which nobody has to be kept from.
-            let reason = message.as_ref().filter(|_| returned).map(wire::text_of);
-            let (mut said, mut results) = (message.clone(), artifacts.clone());
-            if task.sealed.is_some() {
-                let mut advanced = (*task).clone();
-                advanced.advance(now.unix, next, message.clone(), artifacts.clone())?;
-                (said, results) =
-                    self.external
-                        .seal_report(&mut self.transaction, now, &advanced, said, results)?;
-            }
-            let is_claim = next == Status::Working && was != Status::Working && said.is_none();
             let is_sequenced = self.peers.is_sequenced(&self.transaction, peer)?;
-            if !is_sequenced && task.is_answered() {
-                // A deployed originator has its task INPUT_REQUIRED until it hears WORKING.
-                steps = Status::Submitted.steps_to(next).unwrap_or(steps);
-            }
-            if is_sequenced {
-                // It goes through the states in between by itself; a deployed one refuses to.
-                steps = if is_claim {
-                    &[]
-                } else {
-                    &steps[steps.len().saturating_sub(1)..]
-                };
-            }
-            let mut payloads = payloads_of(id, steps, said, results);
-            if let Some(Payload::TaskFail(fail)) = payloads.last_mut() {
-                fail.returned = returned;
-                if let Some(reason) = reason {
-                    fail.error_message = reason;
-                }
-            }
-            for payload in &payloads {
-                fits(payload_len(payload), "result")?;
-            }
+            let (transaction, external) = (&mut self.transaction, &mut self.external);
+            let payloads = payloads_for(external, transaction, now, &task, steps, &report, is_sequenced)?;
             if payloads.is_empty() {
                 self.dispatch.delay_claim_update(now, id);
             } else {
@@ -403,6 +365,13 @@ impl Coordinator {
                 )?;
             }
         }
+        let AgentReport {
+            message,
+            artifacts,
+            automatic_on,
+            begun,
+            ..
+        } = report;
         let before = task.results.len();
         task.advance(now.unix, next, message, artifacts)?;
         if by_agent && !task.claimed {
@@ -439,14 +408,8 @@ impl Coordinator {
                 status: task.status.to_wire() as i32,
                 message: None,
             });
-            self.send(
-                now,
-                peer,
-                id,
-                EnvelopeKind::Durable,
-                payload,
-                TraceContext::from_metadata(&task.metadata),
-            )?;
+            let trace = TraceContext::from_metadata(&task.metadata);
+            self.send(now, peer, id, EnvelopeKind::Durable, payload, trace)?;
         }
         Ok(())
     }
@@ -567,6 +530,50 @@ fn name_artifacts(transaction: &mut Transaction, artifacts: &mut [Artifact]) -> 
         }
     }
     Ok(())
+}
+
+/// What a task's originator is told by a report, which takes the task through `steps`; nothing of a bare claim, which goes later.
+/// `is_sequenced`: the originator goes through the states in between by itself.
+fn payloads_for(
+    external: &mut External,
+    transaction: &mut Transaction,
+    now: Now,
+    task: &Task,
+    mut steps: &'static [Status],
+    report: &AgentReport,
+    is_sequenced: bool,
+) -> Result<Vec<Payload>, EngineError> {
+    let next = report.next;
+    let (mut said, mut results) = (report.message.clone(), report.artifacts.clone());
+    if task.sealed.is_some() {
+        let mut advanced = task.clone();
+        advanced.advance(now.unix, next, said.clone(), results.clone())?;
+        (said, results) = external.seal_report(transaction, now, &advanced, said, results)?;
+    }
+    if is_sequenced {
+        let is_claim = next == Status::Working && task.status != Status::Working && said.is_none();
+        // A deployed originator refuses to go through the states in between by itself.
+        steps = if is_claim {
+            &[]
+        } else {
+            &steps[steps.len().saturating_sub(1)..]
+        };
+    } else if task.is_answered() {
+        // A deployed originator has its task INPUT_REQUIRED until it hears WORKING.
+        steps = Status::Submitted.steps_to(next).unwrap_or(steps);
+    }
+    let mut payloads = payloads_of(&task.id, steps, said, results);
+    if let Some(Payload::TaskFail(fail)) = payloads.last_mut() {
+        fail.returned = report.returned;
+        // This node's own words, which nobody has to be kept from.
+        if let Some(reason) = report.message.as_ref().filter(|_| report.returned) {
+            fail.error_message = wire::text_of(reason);
+        }
+    }
+    for payload in &payloads {
+        fits(payload_len(payload), "result")?;
+    }
+    Ok(payloads)
 }
 
 /// What the originator is sent for these steps: the message and results go with the last one.

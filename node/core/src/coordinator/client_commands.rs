@@ -22,9 +22,7 @@ use crate::{
     external::External,
     peers::OutgoingEnvelope,
     policy::caller::CallerOfTask,
-    task::{
-        ExternalDelivery, GroupKey, MAX_ID, MAX_URL, Role, Route, SealedOrigin, Status, Task, TaskTimeline,
-    },
+    task::{ExternalDelivery, GroupKey, MAX_ID, MAX_URL, Role, Route, SealedOrigin, Status, Task},
     trace_context::TraceContext,
     transaction::{Effect, EngineError},
     types::Note,
@@ -169,6 +167,61 @@ impl Coordinator {
         if let (Some(first), Some(others)) = (request.peer, &mut request.others) {
             self.peers.follow_candidates(first, others);
         }
+        let role = self.check_new(&mut request)?;
+        let deadline = deadline_of(&request.metadata)?;
+        self.tasks.check_tasks_to(role)?;
+        let agent = self.agent_for_new(now, role, &request)?;
+        let awaits_skill = role == Role::Both
+            && self.awaits_skill(now, &request.target_agent, &request.skill, agent.as_deref());
+        let admitted = self.admit_local(now, &request, agent.as_deref())?;
+        let id = self.transaction.new_id();
+        let context_id = if request.context_id.is_empty() {
+            self.transaction.new_id()
+        } else {
+            request.context_id
+        };
+        let mut metadata = request.metadata;
+        let traced = self.observe.enter_trace(&mut self.transaction, &mut metadata);
+        let task = Task {
+            sealed: request.sealed_for.map(|peer| SealedOrigin {
+                peer,
+                task: id.clone(),
+            }),
+            skill: request.skill,
+            metadata,
+            deadline,
+            agent,
+            route: request.others.filter(|_| role != Role::Both).map(|rest| Route {
+                candidates: rest,
+                ..Route::default()
+            }),
+            awaits_skill,
+            traced,
+            external: (role == Role::External).then(|| ExternalDelivery {
+                url: request.url,
+                allow_private: request.allow_private,
+                ..ExternalDelivery::default()
+            }),
+            group: request.group,
+            ..Task::submitted(id, context_id, role, request.message, now.unix)
+        };
+        if let Role::Originator(peer) = role {
+            self.send_message_of(now, peer, &task)?;
+        }
+        self.insert_task(task.clone());
+        if let Some(admitted) = admitted {
+            self.record_local_admission(now, &admitted, &task);
+        }
+        self.routing.begin(&mut self.transaction, now, &task);
+        self.notify_local_handler(now, &task)?;
+        Ok(task)
+    }
+
+    /// What this node is in a new task. A message for an agent beyond this network is a user's.
+    ///
+    /// # Errors
+    /// The task has no target, or more than a task may have, or cannot be sealed.
+    fn check_new(&self, request: &mut SendTask) -> Result<Role, EngineError> {
         let role = match request.peer {
             Some(peer) if peer == self.transaction.me() => Role::Both,
             Some(peer) => Role::Originator(peer),
@@ -200,68 +253,7 @@ impl Coordinator {
                 "metadata may have {MAX_METADATA} entries at most, with keys of {MAX_METADATA_KEY} bytes at most"
             )));
         }
-        let deadline = deadline_of(&request.metadata)?;
-        self.tasks.check_tasks_to(role)?;
-        let agent = self.agent_for_new(now, role, &request)?;
-        let awaits_skill = role == Role::Both
-            && self.awaits_skill(now, &request.target_agent, &request.skill, agent.as_deref());
-        let admitted = self.admit_local(now, &request, agent.as_deref())?;
-        let id = self.transaction.new_id();
-        let context_id = if request.context_id.is_empty() {
-            self.transaction.new_id()
-        } else {
-            request.context_id
-        };
-        let mut metadata = request.metadata;
-        let traced = self.observe.enter_trace(&mut self.transaction, &mut metadata);
-        let task = Task {
-            sealed: request.sealed_for.map(|peer| SealedOrigin {
-                peer,
-                task: id.clone(),
-            }),
-            id,
-            context_id,
-            role,
-            status: Status::Submitted,
-            status_message: None,
-            messages: vec![request.message.into()],
-            results: Vec::new(),
-            skill: request.skill,
-            metadata,
-            created_at: now.unix,
-            updated_at: now.unix,
-            deadline,
-            claimed: false,
-            agent_ends: 0,
-            begun: false,
-            agent,
-            route: request.others.filter(|_| role != Role::Both).map(|rest| Route {
-                candidates: rest,
-                ..Route::default()
-            }),
-            held: false,
-            awaits_skill,
-            returnable: false,
-            traced,
-            external: (role == Role::External).then(|| ExternalDelivery {
-                url: request.url,
-                allow_private: request.allow_private,
-                ..ExternalDelivery::default()
-            }),
-            group: request.group,
-            arrived_at: None,
-            timeline: TaskTimeline::default(),
-        };
-        if let Role::Originator(peer) = role {
-            self.send_message_of(now, peer, &task)?;
-        }
-        self.insert_task(task.clone());
-        if let Some(admitted) = admitted {
-            self.record_local_admission(now, &admitted, &task);
-        }
-        self.routing.begin(&mut self.transaction, now, &task);
-        self.notify_local_handler(now, &task)?;
-        Ok(task)
+        Ok(role)
     }
 
     fn send_answer(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
@@ -369,14 +361,8 @@ impl Coordinator {
                     status: TaskStatus::Canceled as i32,
                     message: None,
                 });
-                self.send(
-                    now,
-                    peer,
-                    id,
-                    EnvelopeKind::Durable,
-                    payload,
-                    TraceContext::from_metadata(&task.metadata),
-                )?;
+                let trace = TraceContext::from_metadata(&task.metadata);
+                self.send(now, peer, id, EnvelopeKind::Durable, payload, trace)?;
             }
             // Whoever carries it is told when the turn is durable.
             Role::Both | Role::External => {}

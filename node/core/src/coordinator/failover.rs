@@ -63,14 +63,8 @@ impl Coordinator {
             let payload = Payload::TaskConfirm(TaskConfirmPayload {
                 task_id: id.to_owned(),
             });
-            self.send(
-                now,
-                peer,
-                id,
-                EnvelopeKind::Durable,
-                payload,
-                TraceContext::from_metadata(&metadata),
-            )?;
+            let trace = TraceContext::from_metadata(&metadata);
+            self.send(now, peer, id, EnvelopeKind::Durable, payload, trace)?;
         }
         Ok(())
     }
@@ -187,14 +181,8 @@ impl Coordinator {
                 held: true,
                 ..TaskFailPayload::default()
             });
-            self.send(
-                now,
-                peer,
-                id,
-                EnvelopeKind::Durable,
-                payload,
-                TraceContext::from_metadata(&metadata),
-            )?;
+            let trace = TraceContext::from_metadata(&metadata);
+            self.send(now, peer, id, EnvelopeKind::Durable, payload, trace)?;
         }
         Ok(waiting.len() < MAX_REASSIGNED)
     }
@@ -218,14 +206,8 @@ impl Coordinator {
         let payload = Payload::TaskConfirm(TaskConfirmPayload {
             task_id: id.to_owned(),
         });
-        self.send(
-            now,
-            peer,
-            id,
-            EnvelopeKind::Durable,
-            payload,
-            TraceContext::default(),
-        )
+        let trace = TraceContext::default();
+        self.send(now, peer, id, EnvelopeKind::Durable, payload, trace)
     }
 
     /// Whether a task was sent from here by skill, and this peer, which has it, is to know that it is its own.

@@ -93,6 +93,11 @@ impl Coordinator {
         if self.peers.is_duplicate(&self.transaction, peer, &inbound)? {
             return self.on_duplicate(now, peer, inbound);
         }
+        self.on_first(now, peer, inbound)
+    }
+
+    /// An envelope came for the first time: it is applied or refused, and answered.
+    fn on_first(&mut self, now: Now, peer: PeerId, inbound: InboundEnvelope) -> Result<(), StoreError> {
         log::received(peer, &inbound, false);
         let admitted = self.admit_envelope(now, peer, &inbound);
         let task = inbox::task_id_of(&inbound.payload).to_owned();
@@ -213,9 +218,9 @@ impl Coordinator {
         now: Now,
         peer: PeerId,
         trace: TraceContext<'_>,
-        send: SendTaskPayload,
+        mut send: SendTaskPayload,
     ) -> Result<AckDecision, StoreError> {
-        let Some(mut message) = send.message else {
+        let Some(mut message) = send.message.take() else {
             return Ok(AckDecision::Refuse("the task has no message".into()));
         };
         if self.tasks.indexed(&send.task_id).is_some() {
@@ -228,26 +233,10 @@ impl Coordinator {
         if let Err(error) = self.tasks.check_tasks_from(peer) {
             return Ok(error.into());
         }
-        let agent = match self.choose_agent_for(now, peer, &send.target_agent, &send.target_skill_id) {
-            Ok(agent) => agent,
-            Err(reason) => {
-                let reason = self.refuse_agent(now, peer, &send.target_agent, &send.target_skill_id, reason);
-                return Ok(AckDecision::Refuse(reason));
-            }
+        let (agent, awaits_skill) = match self.agent_for_sent(now, peer, &send) {
+            Ok(found) => found,
+            Err(reason) => return Ok(AckDecision::Refuse(reason)),
         };
-        let awaits_skill =
-            self.awaits_skill(now, &send.target_agent, &send.target_skill_id, agent.as_deref());
-        if send.tentative && awaits_skill {
-            return Ok(AckDecision::Refuse("no agent has the skill now".to_owned())); // Others may have one that has.
-        }
-        if send.tentative && !self.dispatch.has_listeners_of(agent.as_deref()) {
-            return Ok(AckDecision::Refuse("no agent listens here".to_owned())); // Others may have one that does.
-        }
-        if send.tentative && self.tasks.index().held_for(peer) >= MAX_HELD {
-            return Ok(AckDecision::Refuse(format!(
-                "{MAX_HELD} tasks of this peer are held here for its confirmation, the limit; confirm or cancel some"
-            )));
-        }
         let mut metadata = send.metadata;
         let opened =
             match self
@@ -268,32 +257,23 @@ impl Coordinator {
         trace.write_if_absent(&mut metadata);
         let traced = self.observe.enter_trace(&mut self.transaction, &mut metadata);
         let task = Task {
-            id: send.task_id,
-            context_id: send.context_id,
-            role: Role::Assignee(peer),
-            status: Status::Submitted,
-            status_message: None,
-            messages: vec![Arc::new(message)],
-            results: Vec::new(),
             skill: send.target_skill_id,
             metadata,
-            created_at: now.unix,
-            updated_at: now.unix,
             deadline,
-            claimed: false,
-            agent_ends: 0,
-            begun: false,
             agent,
-            route: None,
             held: send.tentative,
             awaits_skill,
             returnable: send.tentative && send.takes_offers,
             traced,
-            external: None,
-            group: None,
             sealed: opened.map(|opened| opened.sealed),
-            arrived_at: None,
             timeline: TaskTimeline::arrived(self.transaction.inbound_path()),
+            ..Task::submitted(
+                send.task_id,
+                send.context_id,
+                Role::Assignee(peer),
+                message,
+                now.unix,
+            )
         };
         let id = task.id.clone();
         self.insert_task(task);
@@ -302,6 +282,44 @@ impl Coordinator {
         }
         self.notify_agent(now, &id)?;
         Ok(AckDecision::Accept)
+    }
+
+    /// The agent that a peer's task is for, and whether the task waits until that lists its skill again.
+    ///
+    /// # Errors
+    /// No agent here takes it.
+    fn agent_for_sent(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        send: &SendTaskPayload,
+    ) -> Result<(Option<Arc<str>>, bool), String> {
+        let (target, skill) = (&send.target_agent, &send.target_skill_id);
+        let agent = self
+            .choose_agent_for(now, peer, target, skill)
+            .map_err(|reason| self.refuse_agent(now, peer, target, skill, reason))?;
+        let awaits_skill = self.awaits_skill(now, target, skill, agent.as_deref());
+        if send.tentative
+            && let Some(reason) = self.why_not_held(peer, agent.as_deref(), awaits_skill)
+        {
+            return Err(reason);
+        }
+        Ok((agent, awaits_skill))
+    }
+
+    /// Why a task that its originator can still give to another node is not held here: one that has an agent for it now may take it.
+    fn why_not_held(&self, peer: PeerId, agent: Option<&str>, awaits_skill: bool) -> Option<String> {
+        if awaits_skill {
+            return Some("no agent has the skill now".to_owned());
+        }
+        if !self.dispatch.has_listeners_of(agent) {
+            return Some("no agent listens here".to_owned());
+        }
+        (self.tasks.index().held_for(peer) >= MAX_HELD).then(|| {
+            format!(
+                "{MAX_HELD} tasks of this peer are held here for its confirmation, the limit; confirm or cancel some"
+            )
+        })
     }
 
     fn on_further_message(
@@ -492,14 +510,8 @@ impl Coordinator {
             return Ok(());
         }
         let payload = Payload::TaskCancel(payload);
-        self.send(
-            now,
-            peer,
-            id,
-            EnvelopeKind::Ephemeral,
-            payload,
-            TraceContext::default(),
-        )
+        let trace = TraceContext::default();
+        self.send(now, peer, id, EnvelopeKind::Ephemeral, payload, trace)
     }
 
     fn on_cancel(&mut self, now: Now, peer: PeerId, id: &str) -> Result<AckDecision, StoreError> {

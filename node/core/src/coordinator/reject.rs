@@ -127,13 +127,7 @@ impl Coordinator {
             status: Status::Rejected.to_wire() as i32,
             message: Some(message),
         });
-        self.send(
-            now,
-            peer,
-            task,
-            EnvelopeKind::Ephemeral,
-            payload,
-            TraceContext::default(),
-        )
+        let trace = TraceContext::default();
+        self.send(now, peer, task, EnvelopeKind::Ephemeral, payload, trace)
     }
 }

@@ -198,14 +198,8 @@ impl Coordinator {
         }
         for id in open.into_iter().take(MAX_QUERIES) {
             let payload = Payload::GetTask(GetTaskPayload { task_id: id.clone() });
-            self.send(
-                now,
-                peer,
-                &id,
-                EnvelopeKind::Ephemeral,
-                payload,
-                TraceContext::default(),
-            )?;
+            let trace = TraceContext::default();
+            self.send(now, peer, &id, EnvelopeKind::Ephemeral, payload, trace)?;
         }
         Ok(())
     }

@@ -87,11 +87,22 @@ impl External {
             ));
         }
         let task = content.task_id;
-        if self.opened.get(&came_as(peer, &task)).is_some() {
+        self.check_is_new(now, peer, &task, content.sealed_at_ms)?;
+        message.parts = content.parts;
+        message.role = MessageRole::User as i32;
+        *labels = content.metadata;
+        let at = content.sealed_at_ms;
+        let sealed = SealedOrigin { peer, task };
+        Ok(Some(UnsealedTask { sealed, at }))
+    }
+
+    /// Refuses a task that has come before, or of which that is not known any more.
+    fn check_is_new(&mut self, now: Now, peer: PeerId, task: &str, sealed_at: u64) -> Result<(), String> {
+        if self.opened.get(&came_as(peer, task)).is_some() {
             return Err("the message is not taken: it has come before, and was taken then".to_owned());
         }
         let forgotten = self.opened.forgotten_until();
-        if content.sealed_at_ms <= forgotten {
+        if sealed_at <= forgotten {
             // This node's clock may have been set back since.
             let when = match forgotten.saturating_sub(now.unix).div_ceil(1000) {
                 0 => String::new(),
@@ -101,18 +112,13 @@ impl External {
                 "the message is not taken: it is not known any more whether it has come before, since others of its time are forgotten; send it again{when}"
             ));
         }
-        if !self.opened.has_room_for(now.unix, content.sealed_at_ms) {
-            let seconds = content.sealed_at_ms.saturating_sub(now.unix).div_ceil(1000);
+        if !self.opened.has_room_for(now.unix, sealed_at) {
+            let seconds = sealed_at.saturating_sub(now.unix).div_ceil(1000);
             return Err(format!(
                 "the message is not taken: it was sealed {seconds} s ahead of this node's clock, and so many like it are here that no more are taken; send it again in {seconds} s, or compare the clocks"
             ));
         }
-        message.parts = content.parts;
-        message.role = MessageRole::User as i32;
-        *labels = content.metadata;
-        let at = content.sealed_at_ms;
-        let sealed = SealedOrigin { peer, task };
-        Ok(Some(UnsealedTask { sealed, at }))
+        Ok(())
     }
 
     /// A sealed task is taken here: its first message begins no other.

@@ -161,14 +161,8 @@ impl Coordinator {
                 reason: StreamEndReason::Error as i32,
                 error_message: message.to_owned(),
             });
-            self.send(
-                now,
-                peer,
-                id,
-                EnvelopeKind::Durable,
-                payload,
-                TraceContext::from_metadata(&task.metadata),
-            )?;
+            let trace = TraceContext::from_metadata(&task.metadata);
+            self.send(now, peer, id, EnvelopeKind::Durable, payload, trace)?;
         }
         Ok(())
     }

@@ -54,14 +54,9 @@ impl Coordinator {
             tracing::debug!(%peer, task = id, "a question is left unanswered: too many answers wait");
             return Ok(AckDecision::Accept);
         }
-        self.send(
-            now,
-            peer,
-            id,
-            EnvelopeKind::Ephemeral,
-            Payload::GetTaskResponse(payload),
-            TraceContext::from_metadata(&task.metadata),
-        )?;
+        let payload = Payload::GetTaskResponse(payload);
+        let trace = TraceContext::from_metadata(&task.metadata);
+        self.send(now, peer, id, EnvelopeKind::Ephemeral, payload, trace)?;
         Ok(AckDecision::Accept)
     }
 
