@@ -439,6 +439,54 @@ fn a_rule_that_opens_a_private_agent_is_told_by_doctor() {
     assert!(said.contains(told) && !said.contains("the agent other"), "{said}");
 }
 
+/// By the agent that the daemon would choose: as a task without an agent fares.
+#[test]
+fn policy_check_says_what_becomes_of_a_task_without_an_agent() {
+    let homes = Neighbours::start();
+    let (host, me) = (homes.host(), homes.me.as_str());
+    let _first = CatRun::start(host, &["--name", "first", "--skill", "sing"]);
+    let _second = CatRun::start(host, &["--name", "second", "--skill", "sing"]);
+    let _third = CatRun::start(host, &["--name", "third", "--skill", "say"]);
+    let sent = |options: &[&str]| {
+        let words = [
+            &["send", &homes.there][..],
+            options,
+            &["hello", "--timeout", "30s"],
+        ]
+        .concat();
+        run(homes.guest(), &words)
+    };
+    let agrees = |options: &[&str]| {
+        let is_let_in = sent(options) == ("hello\n".to_owned(), Some(0));
+        let (decision, by) = check(host, me, options);
+        assert_eq!(decision == "allow", is_let_in, "{options:?}: {by}");
+        is_let_in
+    };
+    let asks: [&[&str]; 3] = [&[], &["--skill", "sing"], &["--skill", "say"]];
+    assert_eq!(asks.map(agrees), [false, false, false]);
+    done(host, &["agents", "set", "third", "--open"]);
+    assert_eq!(asks.map(agrees), [true, false, true]);
+    done(host, &["trust", me, "--agent", "second"]);
+    assert_eq!(
+        asks[1..].iter().map(|ask| agrees(ask)).collect::<Vec<_>>(),
+        [true, true]
+    );
+    // None has the skill; and two that the peer may use are none of them the primary one.
+    for (ask, why) in [
+        (&["--skill", "fly"][..], "no agent here has the skill"),
+        (&[], "names no agent"),
+    ] {
+        let (text, code) = sent(ask);
+        assert!(code == Some(1) && text.contains(why), "{code:?}: {text}");
+        fails(
+            host,
+            &[&["policy", "check", "--source", me][..], ask].concat(),
+            2,
+            why,
+        );
+    }
+}
+
 #[test]
 fn trust_is_for_an_agent_and_a_skill_by_the_id_of_the_peer() {
     let homes = Neighbours::start();

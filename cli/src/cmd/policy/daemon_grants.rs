@@ -61,14 +61,15 @@ impl AgentList for AskedAgents<'_> {
 
     fn with_skill(&self, skill: &str) -> Vec<AgentLoad<'_>> {
         let has_skill = |agent: &&NodeAgent| agent.card.skills.iter().any(|known| known.id == skill);
-        let load = |agent| AgentLoad {
+        let with = self.agents.iter().filter(has_skill);
+        with.map(|agent| AgentLoad {
             name: &agent.name,
             is_attached: agent.listeners > 0,
             open_tasks: agent.open_tasks as usize,
             failures: 0,
             last_attached: agent.last_attached_at.map_or(0, unix_ms),
-        };
-        self.agents.iter().filter(has_skill).map(load).collect()
+        })
+        .collect()
     }
 
     fn lost_skill(&self, _: &str) -> Vec<AgentLoad<'_>> {
