@@ -8,7 +8,7 @@ COPY . .
 # What --version shows besides the version.
 ARG REVISION=""
 ENV AGENTANYCAST_REVISION=$REVISION
-RUN cargo build --locked --release -p agentanycast-cli --features full --bin anycast
+RUN cargo build --locked --release -p anycast --features full --bin anycast
 # One program, which is each of these by its name.
 RUN mkdir -p /out && cp target/release/anycast /out/ && ln -s anycast /out/agentanycastd && ln -s anycast /out/agentanycast-relay
 

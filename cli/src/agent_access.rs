@@ -28,7 +28,7 @@ pub(crate) fn of_agent(agents: &[NodeAgent], name: &str) -> &'static str {
 }
 
 /// The fields `access` and `access_said_by` of an agent; null: it is not known.
-pub(crate) fn put_into(document: &mut Map<String, Value>, agent: Option<&NodeAgent>) {
+pub fn put_into(document: &mut Map<String, Value>, agent: Option<&NodeAgent>) {
     document.insert("access".to_owned(), agent.map(|agent| word(agent.access)).into());
     document.insert("access_said_by".to_owned(), agent.map(said_by).into());
 }

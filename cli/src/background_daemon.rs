@@ -25,7 +25,7 @@ use tokio::{
     time::sleep,
 };
 
-pub(crate) use self::home_process::HomeProcess;
+pub use self::home_process::HomeProcess;
 use self::lifetime::Lifetime;
 use crate::{
     failure::{CommandFailure, FailureCode},

@@ -31,7 +31,6 @@ mod relays;
 mod reply;
 mod restart;
 mod retry;
-pub(crate) mod run;
 mod seal;
 mod send;
 mod service;
@@ -42,13 +41,12 @@ mod tasks;
 mod top;
 mod trace;
 mod trust;
-mod uamp;
 mod up;
 
 use std::ffi::OsString;
 
 use clap::{
-    Args as ClapArgs, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    ArgMatches, Args as ClapArgs, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
     builder::styling::{AnsiColor, Styles},
 };
 
@@ -84,12 +82,15 @@ use self::{
     top::TopArgs,
     trace::TraceArgs,
     trust::{RequestsArgs, TrustArgs, UntrustArgs},
-    uamp::UampCommand,
     up::UpArgs,
 };
 use crate::{
-    bridge, command_examples, context::Context, failure::CommandFailure, run_args::RunArgs,
-    shared_args::Global, terminal_line::takes_escapes,
+    command_examples,
+    context::Context,
+    failure::CommandFailure,
+    parts::{self, PartCommand},
+    shared_args::Global,
+    terminal_line::takes_escapes,
 };
 
 /// What `--help` says about boxes.
@@ -123,10 +124,45 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+/// A command line that was read.
+pub(crate) struct GivenArgs {
+    pub(crate) global: Global,
+    pub(crate) command: AnyCommand,
+}
+
+/// A command of this library, or one that a part of the program brings.
+pub(crate) enum AnyCommand {
+    Own(Command),
+    Part(&'static PartCommand, ArgMatches),
+}
+
+impl AnyCommand {
+    /// Whether the command needs a daemon, and starts the home's where none runs.
+    pub(crate) fn starts_daemon(&self) -> bool {
+        match self {
+            Self::Own(command) => command.starts_daemon(),
+            Self::Part(command, _) => command.starts_daemon(),
+        }
+    }
+}
+
 impl Args {
     /// Reads a command line; the first word is the program's name.
-    pub(crate) fn parse_from_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&command().color(colours()).try_get_matches_from(words)?)
+    pub(crate) fn parse_from_words(words: Vec<OsString>) -> Result<GivenArgs, clap::Error> {
+        let mut given = command().color(colours()).try_get_matches_from(words)?;
+        let mut commands = parts::commands().iter();
+        let brought = commands.find(|command| given.subcommand_name() == Some(command.name));
+        if let Some(brought) = brought
+            && let Some((_, of_command)) = given.remove_subcommand()
+        {
+            return Ok(GivenArgs {
+                global: Global::from_arg_matches(&given)?,
+                command: AnyCommand::Part(brought, of_command),
+            });
+        }
+        let Self { global, command } = Self::from_arg_matches(&given)?;
+        let command = AnyCommand::Own(command);
+        Ok(GivenArgs { global, command })
     }
 }
 
@@ -141,7 +177,8 @@ fn colours() -> ColorChoice {
 
 /// All commands with their help.
 pub(crate) fn command() -> clap::Command {
-    command_examples::added(Args::command())
+    let brought = parts::commands().iter().map(PartCommand::definition);
+    command_examples::added(Args::command().subcommands(brought))
 }
 
 #[derive(Debug, Subcommand)]
@@ -173,8 +210,6 @@ pub(crate) enum Command {
     /// Send a task once more: the same message to the same target
     #[command(after_help = EXIT_CODES)]
     Retry(RetryArgs),
-    /// Make an agent of a program: it does the tasks that come for it, until Ctrl-C
-    Run(RunArgs),
     /// List the programs that serve this node's agents
     Ps,
     /// Show the daemon
@@ -222,8 +257,6 @@ pub(crate) enum Command {
     Alias(AliasCommand),
     /// Show who this node is: peer id and did:key
     Id,
-    /// Serve MCP on standard input and output: the agents of the network as tools, for a desktop client or an editor
-    Mcp,
     /// Look at who may send which task, as the daemon's settings, its invites and its trust in peers say
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -250,9 +283,6 @@ pub(crate) enum Command {
     /// Open a box between a peer and this node; writes what is in it to standard output, or nothing
     #[command(after_help = BOXES)]
     Unseal(UnsealArgs),
-    /// Sign and check envelopes of the Universal Agent Messaging Protocol, without a daemon
-    #[command(subcommand)]
-    Uamp(UampCommand),
     /// Run the daemon in the foreground; takes the options of agentanycastd
     #[command(disable_help_flag = true)]
     Daemon(DaemonArgs),
@@ -273,7 +303,6 @@ impl Command {
             | Self::Send(_)
             | Self::Reply(_)
             | Self::Retry(_)
-            | Self::Run(_)
             | Self::Chat(_)
             | Self::Ping(_)
             | Self::Peers(_)
@@ -291,8 +320,7 @@ impl Command {
             | Self::Task(_)
             | Self::Trace(_)
             | Self::Top(_)
-            | Self::Cancel(_)
-            | Self::Mcp => true,
+            | Self::Cancel(_) => true,
             Self::Demo(demo) => !demo.pair,
             _ => false,
         }
@@ -320,10 +348,16 @@ pub(crate) struct BridgeArgs {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// Runs any command but the daemon.
-pub(crate) async fn run(context: &Context, command: Command) -> Result<(), CommandFailure> {
+/// Runs any command but the programs.
+pub(crate) async fn run(context: &Context, command: AnyCommand) -> Result<(), CommandFailure> {
     match command {
-        Command::Uamp(command) => uamp::run(context, command).await,
+        AnyCommand::Own(command) => run_own(context, command).await,
+        AnyCommand::Part(command, given) => command.run(context, &given).await,
+    }
+}
+
+async fn run_own(context: &Context, command: Command) -> Result<(), CommandFailure> {
+    match command {
         Command::Up(args) => up::run(context, &args).await,
         Command::Down => down::run(context).await,
         Command::Restart => restart::run(context).await,
@@ -336,7 +370,6 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Comma
         Command::Chat(chat) => chat::run(context, chat).await,
         Command::Reply(reply) => reply::run(context, reply).await,
         Command::Retry(retry) => retry::run(context, retry).await,
-        Command::Run(args) => run::run(context, args).await,
         Command::Ps => ps::run(context).await,
         Command::Status => status::run(context).await,
         Command::Ping(ping) => ping::run(context, ping).await,
@@ -362,7 +395,6 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Comma
         Command::Requests(args) => trust::requests(context, args).await,
         Command::Alias(command) => alias::run(context, command).await,
         Command::Id => id::run(context).await,
-        Command::Mcp => bridge::serve_mcp(context).await,
         Command::Policy(command) => policy::run(context, command).await,
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,

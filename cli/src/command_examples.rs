@@ -4,8 +4,7 @@ mod access;
 
 use clap::Command;
 
-/// A command by its path, with its examples: what is typed, and what that does.
-type CommandExamples = (&'static str, [(&'static str, &'static str); 2]);
+use crate::parts::{self, CommandExamples};
 
 /// Those of all commands but of [`access`].
 const EXAMPLES: &[CommandExamples] = &[
@@ -195,19 +194,6 @@ const EXAMPLES: &[CommandExamples] = &[
         ],
     ),
     (
-        "run",
-        [
-            (
-                "anycast run --name summarise --skill summarise=\"Sums a text up\" -- ./summarise.sh",
-                "a script that reads a text and prints the sum, as an agent",
-            ),
-            (
-                "anycast run --name worker --protocol jsonl --concurrency 8 -- python3 worker.py",
-                "one process for all tasks, which speaks JSON lines",
-            ),
-        ],
-    ),
-    (
         "chat",
         [
             ("anycast chat bob", "talk with a peer's agent"),
@@ -317,13 +303,6 @@ const EXAMPLES: &[CommandExamples] = &[
                 "anycast id --home /srv/agent",
                 "of another home, by its key if no daemon runs",
             ),
-        ],
-    ),
-    (
-        "mcp",
-        [
-            ("anycast mcp", "what a desktop client or an editor starts"),
-            ("anycast --home /srv/agent mcp", "with the daemon of another home"),
         ],
     ),
     (
@@ -474,34 +453,13 @@ const EXAMPLES: &[CommandExamples] = &[
             ),
         ],
     ),
-    (
-        "uamp sign",
-        [
-            (
-                "anycast uamp sign --to urn:agentanycast:skill:translate \"Good morning\" > ask.json",
-                "an ask for any agent with the skill, with the home's key",
-            ),
-            (
-                "anycast uamp sign --key client.pem --to did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK @report.pdf",
-                "a file, with a P-256 key",
-            ),
-        ],
-    ),
-    (
-        "uamp verify",
-        [
-            (
-                "anycast uamp verify ask.json",
-                "whether nothing in it was changed",
-            ),
-            ("anycast --json uamp verify ask.json", "the same as JSON"),
-        ],
-    ),
 ];
 
 /// The examples of all commands.
 fn all() -> impl Iterator<Item = &'static CommandExamples> {
-    EXAMPLES.iter().chain(access::EXAMPLES)
+    let brought = parts::commands().iter().flat_map(|command| command.action);
+    let brought = brought.flat_map(|action| action.examples);
+    EXAMPLES.iter().chain(access::EXAMPLES).chain(brought)
 }
 
 /// The command with examples behind the help of each of its commands.

@@ -37,11 +37,15 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 const STORE_VARIABLE: &str = "AGENTANYCAST_STORE_PATH";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Context {
-    pub(crate) home: Home,
+/// What a command is given: where its daemon is, and how it says what it has to say.
+pub struct Context {
+    /// The home of its daemon.
+    pub home: Home,
     daemon: Option<String>,
-    pub(crate) json: bool,
-    pub(crate) no_start: bool,
+    /// Whether it speaks JSON.
+    pub json: bool,
+    /// Whether it starts no daemon.
+    pub no_start: bool,
     /// To be kept in the settings of the home.
     relays: Vec<String>,
 }
@@ -73,7 +77,7 @@ impl Context {
     }
 
     /// Whether a daemon was named by its address.
-    pub(crate) fn daemon_given(&self) -> bool {
+    pub fn daemon_given(&self) -> bool {
         self.daemon.is_some()
     }
 
@@ -136,7 +140,7 @@ impl Context {
     }
 
     /// The key in a file, or the home's.
-    pub(crate) fn key(&self, given: Option<&Path>) -> Result<Keypair, CommandFailure> {
+    pub fn key(&self, given: Option<&Path>) -> Result<Keypair, CommandFailure> {
         let path = self.key_path(given)?;
         let failed = |text: String| CommandFailure::new(FailureCode::General, "Key", text);
         let key = identity::load(&path).map_err(|error| failed(error.to_string()))?;
@@ -177,7 +181,7 @@ impl Context {
 
     /// The daemon that runs, or the home's, which is started in the background and stays. Relays that were given are kept
     /// first.
-    pub(crate) async fn connect_or_start(&self) -> Result<Node, CommandFailure> {
+    pub async fn connect_or_start(&self) -> Result<Node, CommandFailure> {
         let are_relays_new = self.keep_relays()?;
         match self.reach().await {
             Ok(node) => {
@@ -194,7 +198,7 @@ impl Context {
     }
 
     /// Starts the home's daemon, unless it runs, and says so.
-    pub(crate) async fn start(&self) -> Result<(), CommandFailure> {
+    pub async fn start(&self) -> Result<(), CommandFailure> {
         let running = BackgroundDaemon::new(&self.home)?.start().await?;
         if running.is_new {
             output::warn(&format!(

@@ -11,25 +11,38 @@ use crate::output;
 
 /// Documented exit codes, see `lib.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FailureCode {
+pub enum FailureCode {
+    /// It failed.
     General = 1,
+    /// The command line is wrong.
     Usage = 2,
+    /// The daemon cannot be reached.
     Daemon = 3,
+    /// The target was not found.
     NotFound = 4,
+    /// The time was up.
     Timeout = 5,
+    /// Nobody could be asked who has the skill.
     Discovery = 6,
+    /// The agent asks for input, and nobody is there to answer.
     Input = 7,
+    /// Ended by SIGHUP.
     HungUp = 129,
+    /// Ended by Ctrl-C.
     Interrupted = 130,
+    /// Ended by SIGQUIT.
     Quit = 131,
+    /// Ended by SIGTERM.
     Terminated = 143,
+    /// Standard output was closed before all was written.
     OutputClosed = process::OUTPUT_CLOSED as isize,
 }
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) struct CommandFailure {
-    pub(crate) code: FailureCode,
+pub struct CommandFailure {
+    /// How the process ends.
+    pub code: FailureCode,
     kind: String,
     message: String,
     /// The task that it is about.
@@ -41,7 +54,8 @@ pub(crate) struct CommandFailure {
 }
 
 impl CommandFailure {
-    pub(crate) fn new(code: FailureCode, kind: &str, message: impl Into<String>) -> Self {
+    /// With a kind for scripts, such as `NotFound`, and a message for people.
+    pub fn new(code: FailureCode, kind: &str, message: impl Into<String>) -> Self {
         Self {
             code,
             kind: kind.to_owned(),
@@ -52,12 +66,13 @@ impl CommandFailure {
         }
     }
 
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    /// Of a command line that is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
         Self::new(FailureCode::Usage, "Usage", message)
     }
 
     /// A daemon that does not say its peer id.
-    pub(crate) fn unnamed_daemon() -> Self {
+    pub fn unnamed_daemon() -> Self {
         Self::new(
             FailureCode::General,
             "Protocol",
@@ -109,7 +124,7 @@ impl CommandFailure {
     }
 
     /// What happened, for people.
-    pub(crate) fn message(&self) -> &str {
+    pub fn message(&self) -> &str {
         &self.message
     }
 

@@ -24,7 +24,7 @@ pub(crate) const CONFIG_VARIABLE: &str = "AGENTANYCAST_CONFIG";
 
 /// The home that a command is about.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub struct Home {
     /// As given; the default home otherwise.
     path: PathBuf,
     is_given: bool,
@@ -50,7 +50,7 @@ impl Home {
     }
 
     /// The full path.
-    pub(crate) fn directory(&self) -> Result<PathBuf, CommandFailure> {
+    pub fn directory(&self) -> Result<PathBuf, CommandFailure> {
         Ok(std::path::absolute(expand(&self.path)?)?)
     }
 

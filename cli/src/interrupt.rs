@@ -9,7 +9,7 @@ use crate::failure::{CommandFailure, FailureCode};
 
 /// The signals that end a command. From its making on none of them kills the process by itself.
 #[derive(Debug)]
-pub(crate) struct Interrupt([Signal; 4]);
+pub struct Interrupt([Signal; 4]);
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,8 @@ impl StopSignal {
 }
 
 impl Interrupt {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// From here on.
+    pub fn new() -> io::Result<Self> {
         let interrupt = signal(SignalKind::interrupt())?;
         Ok(Self([
             interrupt,
@@ -53,12 +54,12 @@ impl Interrupt {
     }
 
     /// Resolves when one of them has come. May be dropped and called again.
-    pub(crate) async fn wait(&mut self) {
+    pub async fn wait(&mut self) {
         self.stop_signal().await;
     }
 
     /// Does this unless one of them comes: then nothing that has to be ended has begun, and the command ends.
-    pub(crate) async fn or<T>(
+    pub async fn or<T>(
         &mut self,
         work: impl Future<Output = Result<T, CommandFailure>>,
     ) -> Result<T, CommandFailure> {

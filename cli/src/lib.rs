@@ -9,33 +9,31 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-mod agent_access;
+pub mod agent_access;
 mod aliases;
 mod arg_values;
 mod artifact_files;
-mod background_daemon;
-mod bridge;
+pub mod background_daemon;
 mod cmd;
 mod columns;
 mod command_examples;
-mod context;
+pub mod context;
 mod did;
-mod failure;
-mod hints;
-mod home;
-mod interrupt;
+pub mod failure;
+pub mod hints;
+pub mod home;
+pub mod interrupt;
 mod invite_code;
 mod job_control;
 mod json;
 mod kept_file;
-mod message_content;
-mod output;
+pub mod message_content;
+pub mod output;
+pub mod parts;
 mod peer_lookup;
-mod peer_target;
+pub mod peer_target;
 mod program_names;
 mod progress_line;
-mod relay;
-mod run_args;
 mod settings_file;
 mod shared_args;
 mod short_id;
@@ -47,17 +45,27 @@ mod type_ahead;
 mod usage_errors;
 mod user_service;
 
-/// Runs the command, or the program whose name it was called by. `args` begins with the program's name.
-pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
+use parts::ProgramParts;
+
+/// All commands of a program with these parts, with their help.
+pub fn command(parts: &'static ProgramParts) -> clap::Command {
+    parts::set(parts);
+    cmd::command()
+}
+
+/// Runs the command, or the program whose name it was called by, in a program with these parts. `args` begins with the
+/// program's name.
+pub fn main_with_args(args: impl Iterator<Item = OsString>, parts: &'static ProgramParts) -> ExitCode {
     let args: Vec<OsString> = args.collect();
+    // Once per task of an agent that is run: nothing else is set up for it.
+    if let Some(ended) = parts.composition.run_helper(&args) {
+        return ended;
+    }
+    parts::set(parts);
     if let Some(program) = program_names::Program::called_by(args.first()) {
-        return program.run(args);
+        return program.run(parts, args);
     }
-    // Once per task of `anycast run`: nothing else is set up for it.
-    if args.get(1).is_some_and(|word| word == "run-helper") {
-        return cmd::run::run_helper(args.into_iter().skip(2));
-    }
-    agentanycast_node::know_gateway_settings();
+    agentanycast_node::load_config::know(parts.composition);
     let args = match cmd::Args::parse_from_words(args) {
         Ok(args) => args,
         Err(error) => return usage_errors::report(error),
@@ -72,12 +80,14 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let outcome = match command {
         // The daemon brings a runtime of its own.
-        cmd::Command::Daemon(daemon) => return cmd::daemon::run(&context, daemon.arguments),
-        cmd::Command::Relay(relay) => {
-            return program_names::Program::Relay.run_as_command(&context, relay.arguments);
+        cmd::AnyCommand::Own(cmd::Command::Daemon(daemon)) => {
+            return cmd::daemon::run(&context, parts, daemon.arguments);
         }
-        cmd::Command::Bridge(bridge) => {
-            return program_names::Program::Bridge.run_as_command(&context, bridge.arguments);
+        cmd::AnyCommand::Own(cmd::Command::Relay(relay)) => {
+            return program_names::Program::Relay.run_as_command(&context, parts, relay.arguments);
+        }
+        cmd::AnyCommand::Own(cmd::Command::Bridge(bridge)) => {
+            return program_names::Program::Bridge.run_as_command(&context, parts, bridge.arguments);
         }
         command => run(&context, command),
     };
@@ -88,7 +98,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// One thread: the command waits, the daemon works.
-fn run(context: &context::Context, command: cmd::Command) -> Result<(), failure::CommandFailure> {
+fn run(context: &context::Context, command: cmd::AnyCommand) -> Result<(), failure::CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

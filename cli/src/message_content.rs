@@ -45,15 +45,18 @@ impl MessageArgs {
 
 /// Where the content of a part comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PartSource<'a> {
+pub enum PartSource<'a> {
+    /// It is this text.
     Text(&'a str),
+    /// A file.
     File(&'a Path),
+    /// Standard input.
     StandardInput,
 }
 
 impl<'a> PartSource<'a> {
     /// `@FILE`, `-`, `@@` for a text that begins with `@`, or the text itself.
-    pub(crate) fn parse(text: &'a str) -> Self {
+    pub fn parse(text: &'a str) -> Self {
         match (text, text.strip_prefix('@')) {
             ("-", _) => Self::StandardInput,
             (_, Some(escaped)) if escaped.starts_with('@') => Self::Text(escaped),
@@ -88,7 +91,7 @@ impl<'a> PartSource<'a> {
 }
 
 /// A message of these parts.
-pub(crate) fn message_from(sources: &[PartSource<'_>]) -> Result<Message, CommandFailure> {
+pub fn message_from(sources: &[PartSource<'_>]) -> Result<Message, CommandFailure> {
     read_all(&sources.iter().map(|source| (*source, false)).collect::<Vec<_>>())
 }
 
@@ -114,7 +117,7 @@ fn read_all(sources: &[(PartSource<'_>, bool)]) -> Result<Message, CommandFailur
 }
 
 /// What is in a file, or on standard input for `-`: at most that many bytes.
-pub(crate) fn read_limited(path: &Path, most: u64) -> Result<Vec<u8>, CommandFailure> {
+pub fn read_limited(path: &Path, most: u64) -> Result<Vec<u8>, CommandFailure> {
     if path == Path::new("-") {
         read(io::stdin().lock(), "standard input", most)
     } else {

@@ -16,19 +16,19 @@ use crate::{
 };
 
 /// Prints the text as one line on standard output.
-pub(crate) fn line(text: &str) -> io::Result<()> {
+pub fn line(text: &str) -> io::Result<()> {
     pieces(&[(text, Paint::Plain)])
 }
 
 /// One line of several pieces, each in its colour.
-pub(crate) fn pieces(pieces: &[(&str, Paint)]) -> io::Result<()> {
+pub fn pieces(pieces: &[(&str, Paint)]) -> io::Result<()> {
     let mut line: String = pieces.iter().map(|(text, colour)| paint(text, *colour)).collect();
     line.push('\n');
     write(line.as_bytes())
 }
 
 /// Bytes on standard output, as they are to a pipe, without control characters to a terminal.
-pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
+pub fn bytes(data: &[u8]) -> io::Result<()> {
     if io::stdout().is_terminal() {
         write(printable(&String::from_utf8_lossy(data)).as_bytes())
     } else {
@@ -85,7 +85,7 @@ pub(crate) fn untrusted_text(text: &str) -> io::Result<()> {
 }
 
 /// One JSON document on one line, of this program's own shape.
-pub(crate) fn json(document: &Value) -> io::Result<()> {
+pub fn json(document: &Value) -> io::Result<()> {
     raw_json(&json::versioned(document))
 }
 
@@ -138,7 +138,7 @@ fn write(data: &[u8]) -> io::Result<()> {
 
 /// Prints the text as one line on standard error; with `--json` as the warning in an object. A closed standard error is
 /// ignored.
-pub(crate) fn warn(text: &str) {
+pub fn warn(text: &str) {
     say(&sanitize::without_url_secrets(text));
 }
 
@@ -191,10 +191,14 @@ pub(crate) fn brief_to(text: &str, width: usize) -> String {
 
 /// What colours mean here. Green and magenta can be read on a light and on a dark ground; yellow, blue and cyan cannot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Paint {
+pub enum Paint {
+    /// As it is.
     Plain,
+    /// What went well.
     Good,
+    /// What goes on.
     Busy,
+    /// What matters less.
     Faint,
     /// White on black, whatever ground the terminal has.
     Dots,
@@ -220,7 +224,7 @@ fn paint(text: &str, paint: Paint) -> String {
 }
 
 /// Name and value, each pair on one line.
-pub(crate) fn fields(fields: &[(&str, String)]) -> io::Result<()> {
+pub fn fields(fields: &[(&str, String)]) -> io::Result<()> {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     fields
         .iter()

@@ -14,8 +14,9 @@ use crate::{
 
 /// A peer, with the addresses that were given for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PeerTarget {
-    pub(crate) peer: PeerId,
+pub struct PeerTarget {
+    /// The peer.
+    pub peer: PeerId,
     pub(crate) addresses: Vec<String>,
     /// The agent of its node that the name means; empty: it means none.
     pub(crate) agent: String,
@@ -117,11 +118,7 @@ impl PeerTarget {
     }
 
     /// The same of an option's value.
-    pub(crate) async fn from_option(
-        context: &Context,
-        option: &str,
-        text: &str,
-    ) -> Result<Self, CommandFailure> {
+    pub async fn from_option(context: &Context, option: &str, text: &str) -> Result<Self, CommandFailure> {
         let found = match PeerQuery::parse(context, text) {
             Ok(wanted) => Self::find_peer(context, wanted, text).await,
             Err(failure) => Err(failure),

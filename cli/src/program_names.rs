@@ -4,7 +4,11 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use agentanycast_daemon_kit::settings::CommandLine;
 
-use crate::{bridge, context::Context, failure::CommandFailure, relay};
+use crate::{
+    context::Context,
+    failure::CommandFailure,
+    parts::{PartProgram, ProgramParts},
+};
 
 /// A program beside the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +46,35 @@ impl Program {
     }
 
     /// The command lines of those that are in this build.
-    pub(crate) fn command_lines() -> Vec<CommandLine> {
-        let mut programs = vec![agentanycast_node::command_line()];
-        programs.extend(relay::command_lines());
-        programs.extend(bridge::command_lines());
+    pub(crate) fn command_lines(parts: &'static ProgramParts) -> Vec<CommandLine> {
+        let mut programs = vec![agentanycast_node::command_line(parts.composition)];
+        let others = [parts.relay, parts.bridge].into_iter().flatten();
+        programs.extend(others.map(|program| (program.command_line)()));
         programs
     }
 
     /// Runs it in this process. `args` begins with its name.
-    pub(crate) fn run(self, args: Vec<OsString>) -> ExitCode {
-        let args = args.into_iter();
-        match self {
-            Self::Daemon => agentanycast_node::main_with_args(args),
-            Self::Relay => relay::main_with_args(args),
-            Self::Bridge => bridge::main_with_args(args),
+    pub(crate) fn run(self, parts: &'static ProgramParts, args: Vec<OsString>) -> ExitCode {
+        let mut args = args.into_iter();
+        let part = match self {
+            Self::Daemon => return agentanycast_node::main_with_args(args, parts.composition),
+            Self::Relay => parts.relay,
+            Self::Bridge => parts.bridge,
+        };
+        match part {
+            Ok(PartProgram { main, .. }) => main(&mut args),
+            Err(missing) => CommandFailure::usage(missing.to_string()).report(false),
         }
     }
 
     /// Runs it as a command of `anycast`. The options of all commands say where a daemon is: the bridge is
     /// beside that one, and a relay has to do with none.
-    pub(crate) fn run_as_command(self, context: &Context, arguments: Vec<OsString>) -> ExitCode {
+    pub(crate) fn run_as_command(
+        self,
+        context: &Context,
+        parts: &'static ProgramParts,
+        arguments: Vec<OsString>,
+    ) -> ExitCode {
         let is_beside_daemon = self == Self::Bridge;
         let refused = [
             ("--home", context.home.is_given() && !is_beside_daemon),
@@ -80,7 +93,7 @@ impl Program {
             Err(failure) => return failure.report(context.json),
         };
         let args = [self.command().into()].into_iter().chain(daemon);
-        self.run(args.chain(arguments).collect())
+        self.run(parts, args.chain(arguments).collect())
     }
 }
 

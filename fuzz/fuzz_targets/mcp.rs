@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| agentanycast_bridge::fuzz::mcp(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| agentanycast_mcp::fuzz::mcp(data));

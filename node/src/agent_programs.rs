@@ -1,14 +1,13 @@
 //! What serves the agents of this node: an entry for each stream of tasks that is open, for each program that takes no tasks for a
 //! while and says so, and for each agent of the daemon's own configuration that cannot be served at the moment.
 
-#[cfg(feature = "run")]
-use std::time::Duration;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
+use agentanycast_gateway::composition::{AgentReports, FailureText};
 use agentanycast_proto::v1::{AgentProgram, ServingProgram};
 
 /// Longest text of a program that is kept, in bytes.
@@ -31,15 +30,6 @@ struct ProgramList {
     unserved: BTreeMap<String, ServingProgram>,
     /// Why those of them that failed did, without words of their programs.
     reasons: BTreeMap<String, String>,
-}
-
-/// Why an agent cannot be served.
-#[cfg(feature = "run")]
-pub(crate) struct FailureText {
-    /// With the words of its program, for the operator.
-    pub(crate) whole: String,
-    /// Without.
-    pub(crate) for_log: String,
 }
 
 /// An open stream in the list, until it is dropped.
@@ -127,48 +117,6 @@ impl AgentPrograms {
         }
     }
 
-    /// An agent of the configuration is started.
-    #[cfg(feature = "run")]
-    pub(crate) fn set_starting(&self, agent: &str, program: AgentProgram) {
-        let entry = ServingProgram {
-            starting: true,
-            ..unserved(agent, program)
-        };
-        self.state().unserved.insert(agent.to_owned(), entry);
-    }
-
-    /// An agent of the configuration cannot be served for this reason, and is tried again after the pause.
-    #[cfg(feature = "run")]
-    pub(crate) fn set_failed(&self, agent: &str, program: AgentProgram, why: FailureText, pause: Duration) {
-        let entry = ServingProgram {
-            error: shortened(why.whole),
-            next_start: Some((SystemTime::now() + pause).into()),
-            ..unserved(agent, program)
-        };
-        let mut state = self.state();
-        state.unserved.insert(agent.to_owned(), entry);
-        state.reasons.insert(agent.to_owned(), shortened(why.for_log));
-    }
-
-    /// An agent of the configuration takes no tasks for a while for this reason, which has no words of its program.
-    #[cfg(feature = "run")]
-    pub(crate) fn set_unready(&self, agent: &str, program: AgentProgram, reason: &str) {
-        let entry = ServingProgram {
-            error: shortened(reason.to_owned()),
-            unready: true,
-            ..unserved(agent, program)
-        };
-        self.state().unserved.insert(agent.to_owned(), entry);
-    }
-
-    /// An agent of the configuration is served.
-    #[cfg(feature = "run")]
-    pub(crate) fn set_serving(&self, agent: &str) {
-        let mut state = self.state();
-        state.unserved.remove(agent);
-        state.reasons.remove(agent);
-    }
-
     /// What does not work as the configuration says, a line each.
     pub(crate) fn problems(&self) -> Vec<String> {
         let state = self.state();
@@ -204,7 +152,42 @@ impl AgentPrograms {
     }
 }
 
-#[cfg(feature = "run")]
+impl AgentReports for AgentPrograms {
+    fn starting(&self, agent: &str, program: AgentProgram) {
+        let entry = ServingProgram {
+            starting: true,
+            ..unserved(agent, program)
+        };
+        self.state().unserved.insert(agent.to_owned(), entry);
+    }
+
+    fn failed(&self, agent: &str, program: AgentProgram, why: FailureText, pause: Duration) {
+        let entry = ServingProgram {
+            error: shortened(why.whole),
+            next_start: Some((SystemTime::now() + pause).into()),
+            ..unserved(agent, program)
+        };
+        let mut state = self.state();
+        state.unserved.insert(agent.to_owned(), entry);
+        state.reasons.insert(agent.to_owned(), shortened(why.for_log));
+    }
+
+    fn unready(&self, agent: &str, program: AgentProgram, reason: &str) {
+        let entry = ServingProgram {
+            error: shortened(reason.to_owned()),
+            unready: true,
+            ..unserved(agent, program)
+        };
+        self.state().unserved.insert(agent.to_owned(), entry);
+    }
+
+    fn serving(&self, agent: &str) {
+        let mut state = self.state();
+        state.unserved.remove(agent);
+        state.reasons.remove(agent);
+    }
+}
+
 fn unserved(agent: &str, program: AgentProgram) -> ServingProgram {
     ServingProgram {
         agent: agent.to_owned(),
@@ -276,18 +259,17 @@ mod tests {
         assert!(programs.list().is_empty() && programs.problems().is_empty());
     }
 
-    #[cfg(feature = "run")]
     #[test]
     fn an_agent_that_is_not_served_is_listed_until_it_is() {
         let programs = AgentPrograms::default();
-        programs.set_starting("a", AgentProgram::default());
+        programs.starting("a", AgentProgram::default());
         assert!(programs.list()[0].starting && programs.problems().is_empty());
         let pause = Duration::from_secs(1);
         let why = FailureText {
             whole: "exit code 1: hunter22".to_owned(),
             for_log: "exit code 1".to_owned(),
         };
-        programs.set_failed("a", AgentProgram::default(), why, pause);
+        programs.failed("a", AgentProgram::default(), why, pause);
         let listed = programs.list();
         assert_eq!(
             (listed.len(), listed[0].error.as_str()),
@@ -298,9 +280,9 @@ mod tests {
             problem.contains("exit code 1") && !problem.contains("hunter22"),
             "{problem}"
         );
-        programs.set_unready("a", AgentProgram::default(), "no room");
+        AgentReports::unready(&programs, "a", AgentProgram::default(), "no room");
         assert!(programs.list()[0].unready && programs.problems()[0].contains("no room"));
-        programs.set_serving("a");
+        programs.serving("a");
         assert!(programs.list().is_empty() && programs.problems().is_empty());
     }
 }

@@ -16,10 +16,9 @@ use std::{
 };
 
 use agentanycast_daemon_kit::{settings::expand, words};
-use agentanycast_gateways::{
-    bridge::{self, outbound::OutboundConfig},
+use agentanycast_gateway::settings::{
+    outbound::OutboundConfig,
     part::{HasPartValues, PartValues},
-    run::{McpEntry, RunEntry},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
@@ -49,9 +48,6 @@ pub(crate) const IDENTITY_CACHE_TTL: RangeInclusive<Duration> =
 
 /// Most rules, overrides, groups and members of all groups: each task is checked against all of them.
 pub const MAX_POLICY_ENTRIES: usize = 4096;
-
-/// Most agents that the configuration has: each has processes.
-pub(crate) const MAX_CONFIGURED_AGENTS: usize = 256;
 
 /// Every setting. The names are those of the TOML file; a nested struct is a TOML table of its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,14 +117,13 @@ pub struct Config {
     pub namespace: String,
     /// The agents of this node.
     pub agents: AgentsConfig,
-    /// The A2A bridge.
-    pub bridge: BridgeConfig,
+    /// `[bridge.outbound]`: hosts outside that are called, for tasks by URL and for documents of identities. Default: any on
+    /// the Internet.
+    pub outbound: OutboundConfig,
     /// Finding agents by skill.
     pub anycast: AnycastConfig,
     /// Metrics, health and readiness over HTTP.
     pub metrics: ListenerConfig,
-    /// The agents of the mesh as tools of MCP.
-    pub mcp: McpGatewayConfig,
     /// The ANP bridge. Not built yet.
     pub anp: ListenerConfig,
     /// Names besides the key.
@@ -139,17 +134,17 @@ pub struct Config {
     pub nats: NatsConfig,
     /// `[policy]`: who may send which task here, and what is written down of it.
     pub policy: PolicyConfig,
-    /// `[gateways.NAME]`, of the gateways that the program is made with besides A2A and MCP.
-    pub gateways: PartValues,
+    /// Of the parts that the program is made with: its gateways, and what runs agents.
+    pub parts: PartValues,
 }
 
 impl HasPartValues for Config {
     fn part_values(&self) -> &PartValues {
-        &self.gateways
+        &self.parts
     }
 
     fn part_values_mut(&mut self) -> &mut PartValues {
-        &mut self.gateways
+        &mut self.parts
     }
 }
 
@@ -174,10 +169,6 @@ pub struct AgentsConfig {
     pub prefer_local: bool,
     /// Sockets that are one agent's each: how containers, and programs that connect over TCP, are told apart. Default: none.
     pub socket: Vec<AgentSocket>,
-    /// Programs and HTTP services that are agents, served by the daemon. Default: none.
-    pub run: Vec<RunEntry>,
-    /// MCP servers that are agents, served by the daemon. Default: none.
-    pub mcp: Vec<McpEntry>,
     /// Who may use the agents of `run`, `mcp`, `--mcp-proxy`, `anycast run` and gateways that say nothing of it. Default: private.
     pub default_access: DefaultAccess,
     /// To which of an agent's listeners a task goes. Default: one.
@@ -196,25 +187,12 @@ impl Default for AgentsConfig {
             agent_forget: Duration::from_hours(24),
             prefer_local: true,
             socket: Vec::new(),
-            run: Vec::new(),
-            mcp: Vec::new(),
             default_access: DefaultAccess::Private,
             deliver: Deliver::One,
             hand_over_timeout: Duration::from_secs(30),
             claim_within: None,
         }
     }
-}
-
-/// `[bridge]`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct BridgeConfig {
-    /// Default: false.
-    pub enabled: bool,
-    /// The rest, as for a bridge that is a program of its own.
-    pub front: bridge::Settings,
-    /// `[bridge.outbound]`: agents that are called by URL. Default: any on the Internet.
-    pub outbound: OutboundConfig,
 }
 
 /// `[anycast]`.
@@ -236,21 +214,6 @@ pub struct AnycastConfig {
     pub enable_dht: bool,
     /// Part that the node takes in the DHT, whichever it is; `off` is none. Default: auto.
     pub dht_mode: DhtMode,
-}
-
-/// `[mcp]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct McpGatewayConfig {
-    /// Over HTTP. Default: false.
-    pub enabled: bool,
-    /// Default: nowhere.
-    pub listen: ListenOn,
-    /// Flag `--mcp`: on standard input and output. Default: false.
-    pub stdio: bool,
-    /// Flag `--mcp-proxy`: the command of an MCP server that is an agent, in words of a shell. Default: none.
-    pub proxy: String,
-    /// Flag `--open`: every peer may use that agent. Default: as `agents.default_access` says.
-    pub proxy_open: bool,
 }
 
 /// `[identity]`: what this node is called besides its key, and how the names of others are looked up.
@@ -431,13 +394,6 @@ words! {
 }
 
 impl Config {
-    /// How MCP is served over HTTP: as the bridge, but at its own address.
-    pub fn mcp_front(&self) -> bridge::Settings {
-        let mut settings = self.bridge.front.clone();
-        settings.front.listen = self.mcp.listen.clone();
-        settings
-    }
-
     /// The defaults, with `home` for `~`; without one the paths keep their `~`, which no check lets pass.
     pub fn defaults(home: Option<&Path>) -> Self {
         let at_home = |text: &str| expand(text, home).unwrap_or_default();
@@ -472,13 +428,12 @@ impl Config {
             transport: "auto".into(),
             namespace: "default".into(),
             agents: AgentsConfig::default(),
-            bridge: BridgeConfig::default(),
+            outbound: OutboundConfig::default(),
             anycast: AnycastConfig::default(),
             metrics: ListenerConfig {
                 enabled: false,
                 listen: ListenOn(METRICS_LISTEN.into()),
             },
-            mcp: McpGatewayConfig::default(),
             anp: ListenerConfig::default(),
             identity: IdentityConfig::default(),
             telemetry: TelemetryConfig::default(),
@@ -487,7 +442,7 @@ impl Config {
                 ..NatsConfig::default()
             },
             policy: PolicyConfig::default(),
-            gateways: PartValues::default(),
+            parts: PartValues::default(),
         }
     }
 }

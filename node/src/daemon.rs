@@ -1,5 +1,5 @@
 //! The node as a process: wiring and order. Up: store, engine, network (whose events the engine
-//! already awaits), gRPC, the bridge. Down in reverse: no new requests and calls, drain the engine, let the network go.
+//! already awaits), gRPC, gateways. Down in reverse: no new requests and calls, drain the engine, let the network go.
 
 mod assemble;
 mod grpc_server;
@@ -20,29 +20,38 @@ use std::{
 use agentanycast_core::Engine;
 use agentanycast_core::policy::audit::Audit;
 use agentanycast_daemon_kit::{
-    process::{self, StartLines},
-    service_manager,
+    process, service_manager,
     settings::{self, CommandLine},
+};
+use agentanycast_gateway::{
+    NodePort,
+    agents::Agents,
+    composition::{Composition, RunnerContext, RunnerPart, ServedAgents},
+    registration::GatewayHost,
+    running_gateways::RunningGateways,
+    settings::{part::Host, run::ConfiguredAgents},
 };
 use agentanycast_identity as identity;
 use agentanycast_net::{self as net, duplicate_key::DuplicateKeyReports};
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_programs::AgentPrograms,
     anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
-    bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
     config::{Config, GrpcAccess, GrpcListen},
-    configured_agents::ConfiguredAgents,
+    external_tasks,
+    gateway_counters::GatewayCounters,
     grpc::{GrpcFace, auth::CallAuth, listen},
     health::Health,
-    identity_resolver, load_config,
+    identity_resolver,
+    in_process::LocalGateway,
+    load_config,
     policy_reload::PolicyReload,
     service::Service,
     telemetry::{self, MetricsHttp},
-    web_fetch::Fetcher,
 };
 use single_instance::HomeState;
 
@@ -66,61 +75,25 @@ const MAX_BLOCKING_THREADS: usize = 8;
 /// What it calls itself when it complains.
 const PROGRAM: &str = "agentanycastd";
 
-/// Runs the daemon as the command line says; the whole of `agentanycastd` and of `anycast daemon`.
+/// Runs the daemon with these parts as the command line says; the whole of `agentanycastd` and of `anycast daemon`.
 /// `args` begins with the program's name.
-pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    main_with_gateways(args, GATEWAYS)
-}
-
-/// The same with these gateways, which may be others than those of [`GATEWAYS`].
-pub fn main_with_gateways(
-    args: impl Iterator<Item = OsString>,
-    gateways: &'static [GatewayRegistration],
-) -> ExitCode {
+pub fn main_with_args(args: impl Iterator<Item = OsString>, parts: &'static Composition) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    #[cfg(feature = "run")]
-    if args
-        .get(1)
-        .is_some_and(|word| word == agentanycast_runner::run_helper::HELPER_COMMAND)
-    {
-        return agentanycast_runner::run_helper::main(args.into_iter().skip(2));
+    if let Some(ended) = parts.run_helper(&args) {
+        return ended;
     }
-    know_settings_of(gateways);
+    load_config::know(parts);
     let loaded = load_config::load_from_process(args.clone().into_iter());
-    process::main(PROGRAM, loaded, |config| run_process(config, args, gateways))
+    process::main(PROGRAM, loaded, |config| run_process(config, args, parts))
 }
 
-/// The command line of the daemon, with the settings that this process knows.
-pub fn command_line() -> CommandLine {
+/// The command line of the daemon with these parts.
+pub fn command_line(parts: &'static Composition) -> CommandLine {
+    load_config::know(parts);
     settings::command(load_config::program())
 }
 
-/// Has this process know the settings of the gateways that are built in, as the daemon does. For programs that read a daemon's
-/// settings; called before they do.
-pub fn know_gateway_settings() {
-    know_settings_of(GATEWAYS);
-}
-
-fn know_settings_of(gateways: &'static [GatewayRegistration]) {
-    let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
-    if !keys.is_empty() {
-        load_config::add_settings(load_config::AddedSettings {
-            keys,
-            names: gateways.iter().map(GatewayRegistration::name).collect(),
-            check: Box::new(|config, sources| {
-                gateways
-                    .iter()
-                    .try_for_each(|gateway| gateway.check(config, sources))
-            }),
-        });
-    }
-}
-
-fn run_process(
-    config: Config,
-    args: Vec<OsString>,
-    gateways: &'static [GatewayRegistration],
-) -> anyhow::Result<()> {
+fn run_process(config: Config, args: Vec<OsString>, parts: &'static Composition) -> anyhow::Result<()> {
     process::begin_with_log_file(
         PROGRAM,
         config.log_level,
@@ -136,13 +109,13 @@ fn run_process(
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()?;
-    process::block_on(runtime, run(config, args, gateways))
+    process::block_on(runtime, run(config, args, parts))
 }
 
-async fn run(config: Config, args: Vec<OsString>, gateways: &[GatewayRegistration]) -> anyhow::Result<()> {
+async fn run(config: Config, args: Vec<OsString>, parts: &Composition) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let entered = tokio::select! {
-        entered = HomeState::enter(&config) => entered?,
+        entered = HomeState::enter(&config, parts.is_wanted_on_stdio(Host::Daemon, &config.parts)) => entered?,
         () = stop.asked() => return Ok(()),
     };
     let key = match entered {
@@ -154,16 +127,11 @@ async fn run(config: Config, args: Vec<OsString>, gateways: &[GatewayRegistratio
             };
         }
     };
-    let mut node = RunningNode::start(&config, key, args, gateways).await?;
+    let mut node = RunningNode::start(&config, key, args, parts).await?;
     program_link::create_in_home(&config);
-    let start_lines = if node.gateways.take_stdout() {
-        StartLines::Log
-    } else {
-        StartLines::Stdout
-    };
+    let (start_lines, served) = node.gateways.stdio();
     let mut lines = Vec::new();
     node.announce(&mut lines)?;
-    let served = node.gateways.stdio();
     let hints = terminal_hints::TerminalHints::new(&config);
     hints.say_ready(node.net.local_peer(), start_lines);
     service_manager::ready();
@@ -184,7 +152,9 @@ async fn run(config: Config, args: Vec<OsString>, gateways: &[GatewayRegistratio
     }
     tracing::info!("stopping");
     service_manager::stopping();
-    node.configured_agents.drain(stop.asked()).await;
+    if let Some(agents) = &mut node.configured_agents {
+        agents.drain(stop.asked().boxed()).await;
+    }
     if tokio::time::timeout(STOP_TIMEOUT, node.stop()).await.is_err() {
         tracing::warn!("stopped before everything was drained; what was accepted is on disk");
     }
@@ -211,8 +181,8 @@ struct RunningNode {
     metrics_server: tokio::task::JoinHandle<()>,
     traces_stop: CancellationToken,
     traces: tokio::task::JoinHandle<()>,
-    gateways: Gateways,
-    configured_agents: ConfiguredAgents,
+    gateways: RunningGateways,
+    configured_agents: Option<Box<dyn ServedAgents>>,
 }
 
 impl RunningNode {
@@ -224,7 +194,7 @@ impl RunningNode {
         config: &Config,
         (keypair, held): (identity::Keypair, identity::KeyLock),
         args: Vec<OsString>,
-        gateways: &[GatewayRegistration],
+        parts: &Composition,
     ) -> anyhow::Result<Self> {
         let me = identity::peer_id(&keypair);
         let (routes, neighbours) = (PeerHealthHandle::new(), NeighbourCards::default());
@@ -271,12 +241,12 @@ impl RunningNode {
         net.show_agents(assemble::agent_pages(engine.clone()));
         net.show_by_peer(assemble::cards_for_peers(engine.clone()));
         tokio::spawn(assemble::show_changed_cards(net.clone(), shown_cards));
-        let fetcher = Arc::new(Fetcher::new(&config.bridge.outbound)?);
+        let fetcher = parts.outside.fetcher(&config.outbound)?;
         let names = assemble::resolver_parts(config, &engine, &net, Arc::clone(&fetcher))?;
         identity_resolver::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let told = (engine.listening(), unfindable);
-        let parts = assemble::anycast_parts(
+        let of_anycast = assemble::anycast_parts(
             config,
             keypair.clone(),
             net.clone(),
@@ -284,7 +254,7 @@ impl RunningNode {
             told,
             other_daemons,
         );
-        let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
+        let (anycast, anycast_task) = anycast::start(of_anycast, &anycast_stop)?;
         remember_ports_and_card(&engine, &net, &anycast).await?;
 
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
@@ -317,30 +287,38 @@ impl RunningNode {
             engine.clone(),
             net.clone(),
             anycast,
-            assemble::limits_of(config),
+            assemble::limits_of(config, parts.outside),
             audit_log,
             health.clone(),
             identity_resolver::DidWebLookup::new(fetcher),
         );
         tokio::spawn(service.clone().publish_changes());
         let outbound_stop = CancellationToken::new();
-        let (outbound, external) = bridge::start_outbound(
+        let (outbound, external) = external_tasks::start(
             &engine,
             keypair.clone(),
-            &config.bridge.outbound,
+            parts.outside,
+            &config.outbound,
             outbound_stop.clone(),
         )?;
         let server_stop = CancellationToken::new();
         let gate = CallAuth::from_access(&config.grpc)?;
-        let fronts = Gateways::start(
-            config,
-            (service.clone(), net.clone(), external),
-            keypair,
-            counted,
-            gateways,
-        )
-        .await?;
-        let configured_agents = ConfiguredAgents::start(config, &service, &net);
+        let local = Arc::new(LocalGateway::new(service.clone(), net.clone()));
+        let port = NodePort {
+            client: Arc::clone(&local) as _,
+            agents: local,
+            external,
+            key: Some(keypair),
+            home: config.key_path.parent().map(Into::into),
+        };
+        let host = GatewayHost {
+            host: Host::Daemon,
+            values: &config.parts,
+            request_counts: &|gateway| counted.of_gateway(gateway),
+        };
+        let gateways = RunningGateways::start(parts.gateways, host, &port).await?;
+        counted.set_own(gateways.metrics());
+        let configured_agents = serve_configured_agents(config, parts.runner, port.agents, &service);
         let server = grpc_server::serve(
             GrpcFace::new(service),
             gate,
@@ -366,7 +344,7 @@ impl RunningNode {
             metrics_server: face,
             traces_stop,
             traces: traces.task,
-            gateways: fronts,
+            gateways,
             configured_agents,
         })
     }
@@ -421,6 +399,28 @@ impl RunningNode {
         let _ = self.metrics_server.await;
         let _ = self.traces.await;
     }
+}
+
+/// Begins to serve the agents of the configuration, if it has some.
+fn serve_configured_agents(
+    config: &Config,
+    runner: RunnerPart,
+    agents: Arc<dyn Agents>,
+    service: &Service,
+) -> Option<Box<dyn ServedAgents>> {
+    let configured = ConfiguredAgents::read(&config.parts);
+    let RunnerPart::BuiltIn { serve, .. } = runner else {
+        return None;
+    };
+    configured.given().next()?;
+    // The home of the daemon: an `anycast run` of the same agent there knows what was started here.
+    let home = config.key_path.parent().or_else(|| config.store_path.parent());
+    let context = RunnerContext {
+        agents,
+        state: home.unwrap_or(&config.store_path).to_owned(),
+        reports: Arc::new(service.programs().clone()),
+    };
+    Some(serve(&configured, context))
 }
 
 /// Serves metrics and health over HTTP; where they are served, if they are.

@@ -217,7 +217,7 @@ pub fn config(data: &[u8]) {
             .map(std::ffi::OsString::from);
         let home = Some(std::path::Path::new("/home/u"));
         settings::load(
-            &load_config::PROGRAM,
+            load_config::program(),
             args,
             |_| None,
             |_| Ok(text.to_owned()),

@@ -25,8 +25,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::web_fetch::Fetcher;
 use actor::ResolverActor;
+use agentanycast_gateway::composition::DocumentFetcher;
 use cache::{CacheTimes, IdentityCache};
 use claims::IdentityClaims;
 pub use did_web_lookup::{DidWebLookup, DidWebLookupError};
@@ -57,7 +57,7 @@ pub struct ResolverParts {
     /// Where it gets cards that were not shown.
     pub net: net::Handle,
     /// How documents are fetched.
-    pub fetcher: Arc<Fetcher>,
+    pub fetcher: Arc<dyn DocumentFetcher>,
     /// How the DNS is asked.
     pub dns: DnsResolver,
     /// How long an answer is believed.

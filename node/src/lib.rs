@@ -1,22 +1,21 @@
-//! The AgentAnycast node daemon.
+//! The node daemon of AgentAnycast, as a library: a program gives it its gateways and other parts
+//! ([`Composition`](agentanycast_gateway::composition::Composition)).
 
 mod agent_programs;
 pub mod anycast;
-pub mod bridge;
 pub mod config;
-mod configured_agents;
 mod daemon;
+mod external_tasks;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+mod gateway_counters;
 pub mod grpc;
 mod health;
 pub mod identity_resolver;
-#[cfg(feature = "bridge")]
 mod in_process;
 pub mod load_config;
 mod policy_reload;
 pub mod service;
 pub mod telemetry;
-pub mod web_fetch;
 
-pub use daemon::{command_line, know_gateway_settings, main_with_args, main_with_gateways};
+pub use daemon::{command_line, main_with_args};

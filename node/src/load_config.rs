@@ -14,8 +14,8 @@ use std::{
     sync::OnceLock,
 };
 
-use agentanycast_daemon_kit::settings::{self, ConfigError, Program, SettingKey, ValueSource, ValueSources};
-use agentanycast_gateways::part::tell_left_out;
+use agentanycast_daemon_kit::settings::{self, ConfigError, Program, ValueSource};
+use agentanycast_gateway::{composition::Composition, settings::part::Host};
 
 pub use self::policy_rules::policy_rules;
 use crate::config::{
@@ -65,52 +65,51 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     check: validate::validate,
 };
 
-/// What goes together of added settings.
-type AddedCheck = Box<dyn Fn(&Config, &ValueSources) -> Result<(), ConfigError> + Send + Sync>;
+/// The node with the settings of its parts. Set once, before anything is loaded.
+static KNOWN: OnceLock<(Program<Config>, &'static Composition)> = OnceLock::new();
 
-/// Settings of parts that a program is made with besides those that every node has.
-pub(crate) struct AddedSettings {
-    /// The settings.
-    pub(crate) keys: Vec<SettingKey<Config>>,
-    /// The names of the parts.
-    pub(crate) names: Vec<&'static str>,
-    /// Checks what goes together.
-    pub(crate) check: AddedCheck,
-}
-
-/// The node with such settings. Set once, before anything is loaded.
-static WITH_ADDED: OnceLock<(Program<Config>, AddedSettings)> = OnceLock::new();
-
-/// The node to its settings, with those that were added.
+/// The node to its settings, with those of its parts.
 pub(crate) fn program() -> &'static Program<Config> {
-    WITH_ADDED.get().map_or(&PROGRAM, |(program, _)| program)
+    #[cfg(test)]
+    know(tests::parts::COMPOSITION);
+    KNOWN.get().map_or(&PROGRAM, |(program, _)| program)
 }
 
-/// Adds settings to those that every node has. For the start of the process: what was loaded before knows none of them.
-pub(crate) fn add_settings(added: AddedSettings) {
-    let program = Program {
-        keys: settings_table::add(&added.keys),
-        settle: |config, sources| {
-            (PROGRAM.settle)(config, sources);
-            if let Some((_, added)) = WITH_ADDED.get() {
-                config.policy.gateways.clone_from(&added.names);
-            }
-        },
-        check: |config, sources| {
-            validate::validate(config, sources)?;
-            WITH_ADDED
-                .get()
-                .map_or(Ok(()), |(_, added)| (added.check)(config, sources))
-        },
-        name: PROGRAM.name,
-        version: PROGRAM.version,
-        about: PROGRAM.about,
-        prefix: PROGRAM.prefix,
-        foreign: PROGRAM.foreign,
-        file: PROGRAM.file,
-        defaults: PROGRAM.defaults,
-    };
-    let _ = WITH_ADDED.set((program, added));
+/// Has this process know the settings of these parts, which a program is made with. For the start of every program that reads
+/// a daemon's settings: what was loaded before knows none of them.
+pub fn know(parts: &'static Composition) {
+    KNOWN.get_or_init(|| {
+        let program = Program {
+            keys: settings_table::add(&parts.keys(Host::Daemon)),
+            settle: |config, sources| {
+                (PROGRAM.settle)(config, sources);
+                if let Some((_, parts)) = KNOWN.get() {
+                    config.policy.gateways = parts.gateway_names();
+                }
+            },
+            check: |config, sources| {
+                validate::validate(config, sources)?;
+                let parts = KNOWN.get().map(|(_, parts)| *parts);
+                parts.map_or(Ok(()), |parts| parts.check(Host::Daemon, &config.parts, sources))
+            },
+            name: PROGRAM.name,
+            version: PROGRAM.version,
+            about: PROGRAM.about,
+            prefix: PROGRAM.prefix,
+            foreign: PROGRAM.foreign,
+            file: PROGRAM.file,
+            defaults: PROGRAM.defaults,
+        };
+        (program, parts)
+    });
+}
+
+/// The same error, or that what it is about is left out of this program.
+fn tell_left_out(error: ConfigError) -> ConfigError {
+    match KNOWN.get() {
+        Some((_, parts)) => parts.tell_left_out(error),
+        None => error,
+    }
 }
 
 /// The configuration as the process has it again, such as after its file has changed. `args` are those it was started
@@ -147,7 +146,7 @@ fn load_reading(
         read_file,
         home.as_deref(),
     )
-    .map_err(|error| tell_left_out(error, program().keys))
+    .map_err(tell_left_out)
 }
 
 /// The JSON Schema (draft 2020-12) of the file with the settings.
@@ -158,7 +157,7 @@ pub fn schema() -> settings::Json {
 /// The configuration from the arguments, environment, files and home directory of this process.
 pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedConfig, ConfigError> {
     let args = in_home(args.collect()).into_iter();
-    settings::load_from_process(program(), args).map_err(|error| tell_left_out(error, program().keys))
+    settings::load_from_process(program(), args).map_err(tell_left_out)
 }
 
 /// The arguments, with the settings of the home that they and the environment of this process give.

@@ -1,5 +1,6 @@
 //! What this node shows of itself to operators: figures and health. It looks, and changes nothing.
 
+mod gateway_figures;
 mod http;
 mod http_connections;
 mod metrics;

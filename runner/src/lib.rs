@@ -10,6 +10,7 @@
 
 pub mod acp;
 mod backend;
+pub mod configured;
 mod from_settings;
 mod host_want;
 pub mod http;

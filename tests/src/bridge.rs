@@ -19,7 +19,7 @@ use crate::{
 const END: Duration = Duration::from_secs(5);
 
 fn program() -> PathBuf {
-    spawn::built_program("agentanycast-bridge", "agentanycast-bridge")
+    spawn::built_program("agentanycast-bridge")
 }
 
 /// A bridge that runs, or did. Dropping it kills it, unless it is in a daemon.

@@ -30,7 +30,7 @@ const INSTALLED: &str = "AGENTANYCAST_TEST_ANYCAST";
 /// When it is not there.
 pub fn program() -> PathBuf {
     let installed = std::env::var_os(INSTALLED).map(PathBuf::from);
-    installed.unwrap_or_else(|| spawn::built_program("anycast", "agentanycast-cli"))
+    installed.unwrap_or_else(|| spawn::built_program("anycast"))
 }
 
 /// Runs `anycast`.

@@ -34,7 +34,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    spawn::built_program("agentanycastd", "agentanycast-node")
+    spawn::built_program("agentanycastd")
 }
 
 /// A daemon that ended instead of announcing itself.

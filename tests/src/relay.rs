@@ -39,7 +39,7 @@ const END: Duration = Duration::from_secs(5);
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    spawn::built_program("agentanycast-relay", "agentanycast-relay")
+    spawn::built_program("agentanycast-relay")
 }
 
 /// How a relay is to be started.

@@ -2,7 +2,8 @@
 //! by line.
 
 use std::{
-    fs::File,
+    fs::{self, File},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -28,14 +29,16 @@ pub(crate) fn clear_settings(command: &mut Command) {
     command.stdin(Stdio::null()).kill_on_drop(true);
 }
 
-/// A program of the workspace: built by `cargo test --workspace`, beside the test executables.
+/// Our program under one of its names. `cargo test --workspace` builds it, beside the test executables; its other names are
+/// links to it in a folder beside it, as packages have them.
 ///
 /// # Panics
 /// When it is not there.
-pub(crate) fn built_program(name: &str, package: &str) -> PathBuf {
+pub(crate) fn built_program(name: &str) -> PathBuf {
+    const PROGRAM: &str = "anycast";
     let test = std::env::current_exe().expect("a test knows its executable");
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
-    let program = profile.join(name);
+    let program = profile.join(PROGRAM);
     let release = if profile.ends_with("release") {
         " --release"
     } else {
@@ -43,10 +46,26 @@ pub(crate) fn built_program(name: &str, package: &str) -> PathBuf {
     };
     assert!(
         program.is_file(),
-        "{} is missing; build it with `cargo build{release} -p {package}`",
+        "{} is missing; build it with `cargo build{release} -p anycast --features full`",
         program.display()
     );
-    program
+    if name == PROGRAM {
+        return program;
+    }
+    let names = profile.join("names");
+    fs::create_dir_all(&names).expect("a folder beside the program");
+    for name in [
+        PROGRAM,
+        "agentanycastd",
+        "agentanycast-relay",
+        "agentanycast-bridge",
+    ] {
+        // It is there already, also where another test makes it at the same time.
+        let _ = symlink(Path::new("..").join(PROGRAM), names.join(name));
+    }
+    let link = names.join(name);
+    assert!(link.exists(), "{} cannot be made", link.display());
+    link
 }
 
 /// Starts it, its log added to this file, or to the pipe. The lines end when its output does.

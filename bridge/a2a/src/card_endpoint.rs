@@ -2,7 +2,7 @@
 
 use agentanycast_front::host::RequestHost;
 use agentanycast_gateway::{Target, caller::CallerIdentity};
-use agentanycast_gateways::bridge::CardGrpc;
+use agentanycast_gateways::a2a::CardGrpc;
 use serde_json::Value;
 
 use crate::{

@@ -6,7 +6,7 @@ use agentanycast_front::{
     auth::Authenticator,
     origin_policy::{BRIDGE_ORIGINS, OriginPolicy},
 };
-use agentanycast_gateways::{bridge::CardGrpc, front::CallerLimits};
+use agentanycast_gateways::{a2a::CardGrpc, front::CallerLimits};
 use agentanycast_identity::Keypair;
 use http::HeaderMap;
 

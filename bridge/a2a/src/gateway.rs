@@ -4,14 +4,13 @@ use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
 use agentanycast_egress::egress_filter::EgressFilter;
 use agentanycast_front::{
-    auth::Authenticator,
     connection::ConnectionConfig,
-    listener::{self, BODY_TIMEOUT, RunningFront},
-    request_counts::RequestCounts,
+    front::{Front, FrontParts},
+    listener::{BODY_TIMEOUT, RunningFront},
 };
-use agentanycast_gateway::{Gateway, running::RunningGateway};
-use agentanycast_gateways::bridge::{CardForm, Settings};
-use agentanycast_identity::{self as identity, Keypair};
+use agentanycast_gateway::{NodePort, registration::GatewayModule, running::RunningGateway};
+use agentanycast_gateways::a2a::{A2aSettings, CardForm, NAME};
+use agentanycast_identity as identity;
 use anyhow::Context as _;
 use axum::Router;
 use serde_json::{Map, Value};
@@ -28,18 +27,31 @@ use crate::{
 /// Largest file with a card, in bytes.
 const CARD_BYTES: u64 = 256 << 10;
 
-/// Before this node. `key` signs the cards unless the settings name one; answers are counted in `requests`.
-///
-/// # Errors
-/// When a file cannot be used, or the address not be listened on: one line, which says so.
-pub async fn start(
-    settings: &Settings,
-    gateway: Arc<dyn Gateway>,
-    key: Option<Keypair>,
-    requests: Arc<RequestCounts>,
-) -> anyhow::Result<RunningGateway> {
-    let callers = Authenticator::read(&settings.front.auth)?;
-    let tls = listener::tls(&settings.front)?;
+/// The gateway `a2a`.
+#[derive(Debug)]
+pub struct A2aGateway;
+
+impl GatewayModule for A2aGateway {
+    const NAME: &'static str = NAME;
+
+    type Settings = A2aSettings;
+
+    async fn start(node: NodePort, front: Front, settings: A2aSettings) -> anyhow::Result<RunningGateway> {
+        start(node, front, settings).await
+    }
+}
+
+/// Before this node, whose key signs the cards unless the settings name one.
+async fn start(node: NodePort, front: Front, settings: A2aSettings) -> anyhow::Result<RunningGateway> {
+    let NodePort {
+        client: gateway, key, ..
+    } = node;
+    let FrontParts {
+        settings: of_front,
+        tls,
+        authenticator,
+        request_counts,
+    } = front.into_parts();
     let card_key = match &settings.key {
         Some(path) => {
             let key = identity::load(path)?;
@@ -70,28 +82,28 @@ pub async fn start(
     };
     let handler = Arc::new(MeshHandler::new(gateway, rules));
     let front = A2aFrontConfig {
-        public_url: (!settings.front.public_url.is_empty()).then(|| settings.front.public_url.clone()),
+        public_url: Some(of_front.public_url.clone()).filter(|url| !url.is_empty()),
         dual_cards: settings.card == CardForm::Dual,
         card_grpc: settings.card_grpc,
-        max_body: usize::try_from(settings.front.max_body.0).unwrap_or(usize::MAX),
+        max_body: usize::try_from(of_front.max_body.0).unwrap_or(usize::MAX),
         body_timeout: BODY_TIMEOUT,
         tls: tls.is_some(),
-        authenticator: callers,
-        limits: settings.front.limits.clone(),
+        authenticator,
+        limits: of_front.limits.clone(),
         card_key,
         extended_card: has_extended_card,
-        extensions: extensions(settings),
-        cors_origins: settings.front.cors_origins.clone(),
+        extensions: extensions(&settings),
+        cors_origins: of_front.cors_origins.clone(),
     };
-    let router = |stop: CancellationToken| -> Router { http::router(handler, front, requests, stop) };
-    let connections = ConnectionConfig::new(&settings.front, tls);
-    let front = RunningFront::start(&settings.front, connections, "HTTP clients", router).await?;
+    let router = |stop: CancellationToken| -> Router { http::router(handler, front, request_counts, stop) };
+    let connections = ConnectionConfig::new(&of_front, tls);
+    let front = RunningFront::start(&of_front, connections, "HTTP clients", router).await?;
     let told = tokio::spawn(notifier.run(front.stop.clone()));
     Ok(RunningGateway::new("bridge", "bridge", front).with_task(told))
 }
 
 /// All extensions that cards name, and whether clients must declare them.
-fn extensions(settings: &Settings) -> Vec<(String, bool)> {
+fn extensions(settings: &A2aSettings) -> Vec<(String, bool)> {
     let required = &settings.required_extensions;
     let only_known = settings.extensions.iter().filter(|uri| !required.contains(uri));
     let required = required.iter().map(|uri| (uri.clone(), true));

@@ -23,11 +23,5 @@ pub mod protocol;
 mod task_events;
 mod webhooks;
 
-pub use agentanycast_front::request_counts::RequestCounts;
-pub use gateway::start;
-
-/// Its name: what its callers begin with in the policy. Its settings are in the section `[bridge]`.
-pub const NAME: &str = "a2a";
-
-/// The section of its settings.
-pub const SECTION: &str = "bridge";
+pub use agentanycast_gateways::a2a::NAME;
+pub use gateway::A2aGateway;

@@ -24,8 +24,9 @@ mod unseal;
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_egress::client::HostClients;
-use agentanycast_gateway::{ExternalTasks, external_runner::run_jobs};
-use agentanycast_gateways::bridge::outbound::OutboundConfig;
+use agentanycast_gateway::{ExternalTasks, external_routes::ExternalRoutes, external_runner::run_jobs};
+use agentanycast_gateways::outbound::OutboundConfig;
+use futures::{FutureExt as _, future::BoxFuture};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -91,6 +92,19 @@ struct DeliveryShared {
     within: Duration,
     permits: Semaphore,
     stop: CancellationToken,
+}
+
+/// Carries tasks that are sent by URL in http or https, until `stop`.
+///
+/// # Errors
+/// When a certificate or key of the configuration cannot be used.
+pub fn carry(
+    routes: &ExternalRoutes,
+    config: &OutboundConfig,
+    stop: CancellationToken,
+) -> anyhow::Result<BoxFuture<'static, ()>> {
+    let runner = DeliveryRunner::new(routes.route(SCHEMES), config, stop)?;
+    Ok(runner.run().boxed())
 }
 
 /// The schemes of URLs that it takes.

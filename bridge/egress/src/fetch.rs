@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use agentanycast_daemon_kit::sanitize::without_url_secrets;
-use agentanycast_gateways::bridge::outbound::OutboundConfig;
+use agentanycast_gateways::outbound::OutboundConfig;
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 

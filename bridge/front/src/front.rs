@@ -26,9 +26,22 @@ use crate::{
 pub struct Front {
     settings: FrontSettings,
     tls: Option<Tls>,
+    authenticator: Authenticator,
     small_messages: bool,
     rules: Arc<FrontRules>,
     request_counts: Arc<RequestCounts>,
+}
+
+/// What a front is made of, for a gateway that serves by a router with rules of its own.
+pub struct FrontParts {
+    /// What it was made of.
+    pub settings: FrontSettings,
+    /// Its TLS, if it has some.
+    pub tls: Option<Tls>,
+    /// Who may call.
+    pub authenticator: Authenticator,
+    /// What counts the answers.
+    pub request_counts: Arc<RequestCounts>,
 }
 
 /// What decides which requests come in. The router of a gateway asks it.
@@ -43,28 +56,20 @@ pub struct FrontRules {
 }
 
 impl Front {
-    /// As the settings say; `request_counts` gets the status of each answer. Refusals name settings without the section
-    /// that they are in.
+    /// As the settings say; `request_counts` gets the status of each answer. Refusals name settings without the section that
+    /// they are in.
     ///
     /// # Errors
     /// When a file cannot be used.
     pub fn new(settings: FrontSettings, request_counts: Arc<RequestCounts>) -> anyhow::Result<Self> {
-        Self::with_section("", settings, request_counts)
+        Self::in_section("", settings, request_counts)
     }
 
-    /// The front of the gateway of this name, whose settings are in `[gateways.NAME]`. Refusals name them there.
+    /// The same. Refusals name settings in this section, such as `gateways.uamp.`.
     ///
     /// # Errors
     /// When a file cannot be used.
-    pub fn of_gateway(
-        name: &str,
-        settings: FrontSettings,
-        request_counts: Arc<RequestCounts>,
-    ) -> anyhow::Result<Self> {
-        Self::with_section(&format!("gateways.{name}."), settings, request_counts)
-    }
-
-    fn with_section(
+    pub fn in_section(
         section: &str,
         settings: FrontSettings,
         request_counts: Arc<RequestCounts>,
@@ -73,7 +78,7 @@ impl Front {
         let tls = listener::tls(&settings)?;
         let max_body = usize::try_from(settings.max_body.0).unwrap_or(usize::MAX);
         let requires_credentials = authenticator.requires_credentials();
-        let admission = RequestAdmission::new(authenticator, settings.limits.clone(), max_body)
+        let admission = RequestAdmission::new(authenticator.clone(), settings.limits.clone(), max_body)
             .with_public_url(&settings.public_url);
         Ok(Self {
             rules: Arc::new(FrontRules {
@@ -85,6 +90,7 @@ impl Front {
                 max_body,
             }),
             tls,
+            authenticator,
             small_messages: false,
             settings,
             request_counts,
@@ -103,6 +109,16 @@ impl Front {
     pub fn with_messages_of(self, max_message: usize) -> Self {
         self.rules.admission.expect_messages(max_message);
         self
+    }
+
+    /// Its parts.
+    pub fn into_parts(self) -> FrontParts {
+        FrontParts {
+            settings: self.settings,
+            tls: self.tls,
+            authenticator: self.authenticator,
+            request_counts: self.request_counts,
+        }
     }
 
     /// What decides which requests come in.

@@ -1,46 +1,98 @@
-//! The front of the MCP gateway, wired: it takes callers as the bridge's front does, by the same settings.
+//! The MCP gateway, wired: its front, which takes callers as the front of A2A does, and standard input and output.
 
 use std::sync::Arc;
 
 use agentanycast_front::{
-    auth::Authenticator,
     connection::ConnectionConfig,
-    listener::{self, BODY_TIMEOUT, RunningFront},
+    front::{Front, FrontParts},
+    listener::{BODY_TIMEOUT, RunningFront},
 };
-use agentanycast_gateway::{Gateway, running::RunningGateway};
-use agentanycast_gateways::front::FrontSettings;
+use agentanycast_gateway::{
+    NodePort,
+    metrics::{GatewayMetrics, MetricFamily},
+    registration::GatewayModule,
+    running::RunningGateway,
+};
+use agentanycast_gateways::mcp::{McpSettings, NAME};
+use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NAME, ToolCallCounts, ToolHandler,
+    ToolCallCounts, ToolHandler,
     http::{self, McpFrontConfig},
+    serve_stdio,
 };
 
-/// MCP over HTTP before this node, where the settings say; calls of tools are counted in `tally`.
-///
-/// # Errors
-/// When a file cannot be used, or the address not be listened on: one line, which says so.
-pub async fn start(
-    settings: &FrontSettings,
-    gateway: Arc<dyn Gateway>,
-    tally: Arc<ToolCallCounts>,
-) -> anyhow::Result<RunningGateway> {
-    let config = McpFrontConfig {
-        authenticator: Authenticator::read(&settings.auth)?,
-        limits: settings.limits.clone(),
-        max_body: usize::try_from(settings.max_body.0).unwrap_or(usize::MAX),
-        body_timeout: BODY_TIMEOUT,
-        cors_origins: settings.cors_origins.clone(),
-    };
-    let tls = listener::tls(settings)?;
-    let tools = Arc::new(ToolHandler::new(gateway, tally));
-    let router = |stop: CancellationToken| http::router(tools, config, stop);
-    let front = RunningFront::start(
-        settings,
-        ConnectionConfig::new(settings, tls),
-        "MCP clients",
-        router,
-    )
-    .await?;
-    Ok(RunningGateway::new("MCP server", NAME, front))
+/// What has ended when it has, for people.
+const PART: &str = "MCP server";
+
+/// The gateway `mcp`.
+#[derive(Debug)]
+pub struct McpGateway;
+
+impl GatewayModule for McpGateway {
+    const NAME: &'static str = NAME;
+
+    type Settings = McpSettings;
+
+    async fn start(node: NodePort, front: Front, settings: McpSettings) -> anyhow::Result<RunningGateway> {
+        let FrontParts {
+            settings: of_front,
+            tls,
+            authenticator,
+            request_counts: _,
+        } = front.into_parts();
+        let config = McpFrontConfig {
+            authenticator,
+            limits: of_front.limits.clone(),
+            max_body: usize::try_from(of_front.max_body.0).unwrap_or(usize::MAX),
+            body_timeout: BODY_TIMEOUT,
+            cors_origins: of_front.cors_origins.clone(),
+        };
+        let (tools, calls) = tools(&node);
+        let served = Arc::clone(&tools);
+        let router = |stop: CancellationToken| http::router(served, config, stop);
+        let connections = ConnectionConfig::new(&of_front, tls);
+        let front = RunningFront::start(&of_front, connections, "MCP clients", router).await?;
+        let running = RunningGateway::new(PART, NAME, front);
+        Ok(complete(running, tools, calls, &settings))
+    }
+
+    fn start_without_front(node: NodePort, settings: McpSettings) -> Option<RunningGateway> {
+        settings.stdio.then(|| {
+            let (tools, calls) = tools(&node);
+            complete(RunningGateway::without_front(PART), tools, calls, &settings)
+        })
+    }
+}
+
+/// The tools before this node, and how calls of them go.
+fn tools(node: &NodePort) -> (Arc<ToolHandler>, Arc<ToolCallCounts>) {
+    let calls = Arc::<ToolCallCounts>::default();
+    let tools = ToolHandler::new(Arc::clone(&node.client), Arc::clone(&calls));
+    (Arc::new(tools), calls)
+}
+
+/// With its figures, and with standard input and output where that is wanted.
+fn complete(
+    running: RunningGateway,
+    tools: Arc<ToolHandler>,
+    calls: Arc<ToolCallCounts>,
+    settings: &McpSettings,
+) -> RunningGateway {
+    let running = running.with_metrics(calls);
+    if !settings.stdio {
+        return running;
+    }
+    running.with_stdio(serve_stdio(tools, CancellationToken::new()).boxed())
+}
+
+impl GatewayMetrics for ToolCallCounts {
+    fn families(&self) -> Vec<MetricFamily> {
+        let none = MetricFamily::counter("mcp_tool_calls", "Calls of MCP tools that have ended");
+        let counts = self.counts().into_iter();
+        vec![counts.fold(none, |family, (tool, status, count)| {
+            family.with(&[("tool", tool), ("status", status)], count)
+        })]
+    }
 }

@@ -25,19 +25,14 @@ pub(crate) mod tool_name;
 pub(crate) mod tools;
 
 use agentanycast_gateway::caller::{GatewayLabels, LabelNames};
+pub use agentanycast_gateways::mcp::NAME;
 pub use counters::ToolCallCounts;
-pub use gateway::start;
+pub use gateway::McpGateway;
 pub(crate) use handler::McpCaller;
 pub use handler::ToolHandler;
 pub use server::McpServer;
 pub(crate) use server::{McpContext, ParsedCall};
 pub use stdio::serve as serve_stdio;
-
-/// Its name: what its callers begin with in the policy.
-pub const NAME: &str = "mcp";
-
-/// The section of its settings; who may call is set in that of the bridge.
-pub const SECTION: &str = "mcp";
 
 /// How the tasks of its callers are labelled; the labels were called otherwise once.
 const LABELS: GatewayLabels = GatewayLabels::new(NAME).with_former(LabelNames {

@@ -6,13 +6,14 @@
 //! outside protocol. It has three sides: `Gateway` is what callers ask of agents, `agents` what agents behind a
 //! gateway do for others, `ExternalTasks` with `external_routes` which tasks go outside. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
 //! labelled and what its conversation is called (`caller`, `labels`), what a caller may see of it and do with it (`tasks`); points in time and base64 as they are written (`time`, `base64_text`).
-//! How a program knows its gateways and runs them is in `registration` and `running`, what they count beside their requests in `metrics`.
+//! How a program knows its gateways and its other parts and runs them is in `composition`, `registration`, `running` and `running_gateways`, what they count beside their requests in `metrics`.
 
 #![forbid(unsafe_code)]
 
 pub mod agents;
 pub mod base64_text;
 pub mod caller;
+pub mod composition;
 mod external;
 pub mod external_routes;
 pub mod external_runner;
@@ -26,6 +27,7 @@ pub mod metrics;
 mod read_budget;
 pub mod registration;
 pub mod running;
+pub mod running_gateways;
 #[cfg(feature = "sdk")]
 mod sdk;
 #[cfg(feature = "sdk")]
@@ -47,6 +49,9 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 
 use external_routes::ExternalRoutes;
+
+/// The settings of gateways, of the runner and of calls to hosts outside.
+pub use agentanycast_gateways as settings;
 
 pub use external::{
     DeliveryEvent, DeliveryReport, ExternalTask, ExternalTasks, TRACE_LABELS, TaskSeal, UnsealedAnswer,

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use agentanycast_daemon_kit::settings::{ConfigError, SettingKey, ValueSources};
-use agentanycast_front::front::Front;
+use agentanycast_daemon_kit::{
+    missing_feature::MissingFeature,
+    settings::{ConfigError, SettingKey, ValueSources},
+};
+pub use agentanycast_front::front::Front;
 pub use agentanycast_front::request_counts::RequestCounts;
 use agentanycast_gateways::{
     access::access_of,
-    part::{self, HasPartValues, SettingTables},
+    part::{self, Host, PartValues, Section, SettingTables},
 };
 use futures::{FutureExt as _, future::BoxFuture};
 
@@ -28,82 +31,97 @@ pub trait GatewayModule: 'static {
         front: Front,
         settings: Self::Settings,
     ) -> impl Future<Output = anyhow::Result<RunningGateway>> + Send;
-}
 
-/// What a program gives its gateways.
-pub trait ProgramContext: Sync {
-    /// Its configuration.
-    type Config: HasPartValues + 'static;
-
-    /// Its configuration.
-    fn config(&self) -> &Self::Config;
-
-    /// What counts the answers of the gateway of this name.
-    fn request_counts(&self, gateway: &'static str) -> Arc<RequestCounts>;
-}
-
-type Start<P> = for<'a> fn(&'a P, NodePort) -> BoxFuture<'a, anyhow::Result<Option<RunningGateway>>>;
-
-/// A gateway that is built into a program.
-#[derive(Debug)]
-pub struct Registration<P: ProgramContext> {
-    name: &'static str,
-    keys: fn(&'static str) -> Vec<SettingKey<P::Config>>,
-    check: fn(&str, &P::Config, &ValueSources) -> Result<(), ConfigError>,
-    start: Start<P>,
-}
-
-impl<P: ProgramContext> Clone for Registration<P> {
-    fn clone(&self) -> Self {
-        *self
+    /// Begins to do what it has to do without its front, where [`SettingTables::is_wanted_without_front`] says that there is
+    /// something.
+    fn start_without_front(_: NodePort, _: Self::Settings) -> Option<RunningGateway> {
+        None
     }
 }
 
-impl<P: ProgramContext> Copy for Registration<P> {}
+/// The program that a gateway runs in.
+#[derive(Clone, Copy)]
+pub struct GatewayHost<'a> {
+    /// Which one it is.
+    pub host: Host,
+    /// What is set of gateways.
+    pub values: &'a PartValues,
+    /// What counts the answers of the gateway of a name.
+    pub request_counts: &'a (dyn Fn(&'static str) -> Arc<RequestCounts> + Sync),
+}
 
-impl<P: ProgramContext> Registration<P> {
-    /// The gateway `M`, with settings that are derived from its name and its table.
+type Start = for<'a> fn(GatewayHost<'a>, NodePort) -> BoxFuture<'a, anyhow::Result<Option<RunningGateway>>>;
+
+/// A gateway in the list of a program: it is built in, or left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration {
+    name: &'static str,
+    /// What a program says that it is left out of.
+    missing: Option<MissingFeature>,
+    section: fn(&str, Host) -> Section,
+    keys: fn(&str, Host) -> Vec<SettingKey<PartValues>>,
+    check: fn(&Self, Host, &PartValues, &ValueSources) -> Result<(), ConfigError>,
+    is_wanted_without_front: fn(&str, Host, &PartValues) -> bool,
+    start: Start,
+}
+
+impl Registration {
+    /// The gateway `M`.
     pub const fn new<M: GatewayModule>() -> Self {
         Self {
             name: M::NAME,
-            keys: part::table::<P::Config, M::Settings>,
-            check: part::check::<P::Config>,
-            start: |program, node| {
-                async move {
-                    let values = program.config().part_values();
-                    let settings = values.read::<M::Settings>(M::NAME);
-                    if !settings.enabled {
-                        if values.leaves_open(M::NAME) {
-                            tracing::warn!(
-                                gateway = M::NAME,
-                                "the gateway has settings and is off: set gateways.{}.enabled to true, or to false",
-                                M::NAME
-                            );
-                        }
-                        return Ok(None);
-                    }
-                    let counts = program.request_counts(M::NAME);
-                    let node = NodePort {
-                        agents: node.agents.with_access(access_of(settings.open)),
-                        ..node
-                    };
-                    let front = Front::of_gateway(M::NAME, settings.front, counts)?;
-                    let running = M::start(node, front, settings.own).await?;
-                    tracing::info!(gateway = M::NAME, address = %running.address(), "a gateway listens");
-                    Ok(Some(running))
-                }
-                .boxed()
+            missing: None,
+            section: M::Settings::section,
+            keys: part::table::<M::Settings>,
+            check: |gateway, host, values, sources| {
+                part::check::<M::Settings>(gateway.name, host, values, sources)
             },
+            is_wanted_without_front: |name, host, values| {
+                let settings = values.read::<M::Settings>(name, host);
+                settings.own.is_wanted_without_front()
+            },
+            start: |program, node| start::<M>(program, node).boxed(),
         }
     }
 
-    /// A gateway whose settings stand in the program's own table; `start` reads them.
-    pub const fn with_own_section(name: &'static str, start: Start<P>) -> Self {
+    /// A gateway that is left out of the program, whose settings nobody knows: each is refused.
+    pub const fn left_out(name: &'static str, missing: MissingFeature) -> Self {
         Self {
             name,
-            keys: |_| Vec::new(),
-            check: |_, _, _| Ok(()),
-            start,
+            missing: Some(missing),
+            section: |name, _| Section::of_gateway(name),
+            keys: |_, _| Vec::new(),
+            check: |_, _, _, _| Ok(()),
+            is_wanted_without_front: |_, _, _| false,
+            start: |_, _| async { Ok(None) }.boxed(),
+        }
+    }
+
+    /// A gateway that is left out of the program, which knows its settings and refuses to run it.
+    pub const fn left_out_with_settings<S: SettingTables>(
+        name: &'static str,
+        missing: MissingFeature,
+    ) -> Self {
+        Self {
+            section: S::section,
+            keys: part::table::<S>,
+            check: |gateway, host, values, sources| {
+                let settings = values.read::<S>(gateway.name, host);
+                let (section, missing) = (S::section(gateway.name, host), gateway.missing);
+                let own = S::OWN.iter().find(|_| settings.own.is_wanted_without_front());
+                let wanted = match own {
+                    _ if settings.enabled => Some("enabled"),
+                    own => own.map(|key| key.name),
+                };
+                let refused = wanted.zip(missing).map(|(key, part)| ConfigError::LeftOut {
+                    value: "true".to_owned(),
+                    origin: sources.of(&section.name(key)),
+                    key: section.name(key),
+                    part,
+                });
+                refused.map_or(Ok(()), Err)
+            },
+            ..Self::left_out(name, missing)
         }
     }
 
@@ -112,24 +130,74 @@ impl<P: ProgramContext> Registration<P> {
         self.name
     }
 
+    /// What the program says that it is left out of; `None`: it is built in.
+    pub fn missing(&self) -> Option<MissingFeature> {
+        self.missing
+    }
+
+    /// Where its settings stand.
+    pub fn section(&self, host: Host) -> Section {
+        (self.section)(self.name, host)
+    }
+
     /// Its settings, for the table of the program.
-    pub fn keys(&self) -> Vec<SettingKey<P::Config>> {
-        (self.keys)(self.name)
+    pub fn keys(&self, host: Host) -> Vec<SettingKey<PartValues>> {
+        (self.keys)(self.name, host)
     }
 
     /// Checks what goes together of its settings.
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn check(&self, config: &P::Config, sources: &ValueSources) -> Result<(), ConfigError> {
-        (self.check)(self.name, config, sources)
+    pub fn check(&self, host: Host, values: &PartValues, sources: &ValueSources) -> Result<(), ConfigError> {
+        (self.check)(self, host, values, sources)
+    }
+
+    /// Whether it has something to do without its front, such as on standard input and output.
+    pub fn is_wanted_without_front(&self, host: Host, values: &PartValues) -> bool {
+        (self.is_wanted_without_front)(self.name, host, values)
     }
 
     /// Starts it, if the settings want it.
     ///
     /// # Errors
     /// When a file cannot be used, or the address not be listened on: one line, which says so.
-    pub async fn start(&self, program: &P, node: NodePort) -> anyhow::Result<Option<RunningGateway>> {
+    pub async fn start(
+        &self,
+        program: GatewayHost<'_>,
+        node: NodePort,
+    ) -> anyhow::Result<Option<RunningGateway>> {
         (self.start)(program, node).await
     }
+}
+
+async fn start<M: GatewayModule>(
+    program: GatewayHost<'_>,
+    node: NodePort,
+) -> anyhow::Result<Option<RunningGateway>> {
+    let GatewayHost { host, values, .. } = program;
+    let section = M::Settings::section(M::NAME, host);
+    let settings = values.read::<M::Settings>(M::NAME, host);
+    if !settings.enabled {
+        if section == Section::of_gateway(M::NAME) && values.leaves_open(&section) {
+            tracing::warn!(
+                gateway = M::NAME,
+                "the gateway has settings and is off: set gateways.{}.enabled to true, or to false",
+                M::NAME
+            );
+        }
+        return Ok(M::start_without_front(node, settings.own));
+    }
+    let counts = (program.request_counts)(M::NAME);
+    let node = NodePort {
+        agents: node.agents.with_access(access_of(settings.open)),
+        ..node
+    };
+    let of_front = M::Settings::front_section(M::NAME, host);
+    let front = Front::in_section(&of_front.names, settings.front, counts)?;
+    let running = M::start(node, front, settings.own).await?;
+    if let Some(address) = running.address() {
+        tracing::info!(gateway = M::NAME, %address, "a gateway listens");
+    }
+    Ok(Some(running))
 }

@@ -3,7 +3,7 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use agentanycast_front::listener::{RunningFront, STOP_WITHIN};
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all, pending, select_all};
 use tokio::task::JoinHandle;
 
 use crate::metrics::GatewayMetrics;
@@ -14,9 +14,10 @@ pub struct RunningGateway {
     part: &'static str,
     /// What its start line begins with.
     line: String,
-    front: RunningFront,
+    front: Option<RunningFront>,
     /// What it does besides, until the front's stop.
     others: Vec<JoinHandle<()>>,
+    stdio: Option<BoxFuture<'static, anyhow::Result<()>>>,
     metrics: Option<Arc<dyn GatewayMetrics>>,
 }
 
@@ -33,12 +34,29 @@ impl RunningGateway {
     /// With this front, which the start line `NAME_ADDR=…` tells; `part` is what has ended when it has.
     pub fn new(part: &'static str, name: &str, front: RunningFront) -> Self {
         Self {
-            part,
             line: format!("{}_ADDR", name.to_ascii_uppercase().replace('-', "_")),
-            front,
+            front: Some(front),
+            ..Self::without_front(part)
+        }
+    }
+
+    /// Without a front; `part` is what has ended when it has.
+    pub fn without_front(part: &'static str) -> Self {
+        Self {
+            part,
+            line: String::new(),
+            front: None,
             others: Vec::new(),
+            stdio: None,
             metrics: None,
         }
+    }
+
+    /// With a client on standard input and output, served by this; the program ends with it.
+    #[must_use]
+    pub fn with_stdio(mut self, served: BoxFuture<'static, anyhow::Result<()>>) -> Self {
+        self.stdio = Some(served);
+        self
     }
 
     /// With something else that it does until it is stopped.
@@ -55,14 +73,19 @@ impl RunningGateway {
         self
     }
 
+    /// What serves a client on standard input and output, if something does; once.
+    pub fn take_stdio(&mut self) -> Option<BoxFuture<'static, anyhow::Result<()>>> {
+        self.stdio.take()
+    }
+
     /// Its own figures, if it has some.
     pub fn metrics(&self) -> Option<Arc<dyn GatewayMetrics>> {
         self.metrics.clone()
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.front.address
+    /// Where it listens, if it does.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.front.as_ref().map(|front| front.address)
     }
 
     /// What of the program it is.
@@ -75,20 +98,29 @@ impl RunningGateway {
     /// # Errors
     /// When it cannot be written.
     pub fn announce(&self, out: impl io::Write) -> io::Result<()> {
-        self.front.announce(&self.line, out)
+        match &self.front {
+            Some(front) => front.announce(&self.line, out),
+            None => Ok(()),
+        }
     }
 
     /// Returns when it has ended though nobody has stopped it.
     pub async fn wait_ended(&mut self) {
-        let front = &mut self.front.task;
-        let all = std::iter::once(front).chain(&mut self.others);
-        let _ = futures::future::select_all(all).await;
+        let front = self.front.as_mut().map(|front| &mut front.task);
+        let mut all = front.into_iter().chain(&mut self.others).peekable();
+        if all.peek().is_none() {
+            return pending().await;
+        }
+        let _ = select_all(all).await;
     }
 
     /// Takes no more requests, and answers those that it has, within four seconds.
     pub async fn stop(self) {
-        self.front.stop.cancel();
-        let all = join_all(std::iter::once(self.front.task).chain(self.others));
+        let front = self.front.map(|front| {
+            front.stop.cancel();
+            front.task
+        });
+        let all = join_all(front.into_iter().chain(self.others));
         if tokio::time::timeout(STOP_WITHIN, all).await.is_err() {
             tracing::warn!(part = self.part, "it stopped before everything was answered");
         }

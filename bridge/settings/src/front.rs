@@ -2,9 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use agentanycast_daemon_kit::settings::{
-    self, ByteSize, ConfigError, ListenOn, SettingKey, ValueSources, quoted,
-};
+use agentanycast_daemon_kit::settings::{ByteSize, ConfigError, ListenOn, ValueSources, quoted};
 
 /// Bounds of settings, for the tables of programs.
 #[doc(hidden)]
@@ -74,35 +72,12 @@ impl FrontSettings {
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 
-    /// Checks what goes together. For errors: what the names of these settings begin with in the program's table
-    /// `keys` and on its command line, the name of `listen`, which may be another front's, and the configuration.
+    /// Checks what goes together. `dashes` is what its flags begin with; `bad` makes an error of the name of a setting and of
+    /// what it may be.
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn check<C: 'static>(
-        &self,
-        (prefix, dashes, listen): (&str, &str, &str),
-        keys: &'static [SettingKey<C>],
-        config: &C,
-        sources: &ValueSources,
-    ) -> Result<(), ConfigError> {
-        self.check_with(dashes, |name, allowed| {
-            let name = if name == "listen" {
-                listen.to_owned()
-            } else {
-                format!("{prefix}{name}")
-            };
-            let value = settings::find(keys, &name).map(|known| known.plain(config));
-            bad_value(&name, value, sources, allowed)
-        })
-    }
-
-    /// The same; `bad` makes an error of the name of a setting in its section and of what it may be.
-    pub(crate) fn check_with(
-        &self,
-        dashes: &str,
-        bad: impl Fn(&str, String) -> ConfigError,
-    ) -> Result<(), ConfigError> {
+    pub fn check(&self, dashes: &str, bad: impl Fn(&str, String) -> ConfigError) -> Result<(), ConfigError> {
         let bad = |name: &str, allowed: String| Err(bad(name, allowed));
         if self.listen.0.is_empty() {
             return bad("listen", "an address such as 127.0.0.1:8090".to_owned());

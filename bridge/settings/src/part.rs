@@ -1,8 +1,8 @@
 //! The settings of gateways that a program is made with when it starts: a table each, from which flags, variables, the section
 //! of the file, the man page and the completions are made.
 //!
-//! A gateway `NAME` has the section `[gateways.NAME]`, the flags `--NAME-…` and the variables `…GATEWAYS_NAME_…`. What is set
-//! is kept as it was written, and read when the gateway starts. PURE.
+//! A gateway `NAME` has the section `[gateways.NAME]`, the flags `--NAME-…` and the variables `…GATEWAYS_NAME_…`, unless its
+//! table names another [`Section`]. What is set is kept as it was written, and read when the gateway starts. PURE.
 
 use std::{
     collections::BTreeMap,
@@ -12,80 +12,57 @@ use std::{
 
 use agentanycast_daemon_kit::{
     key,
-    missing_feature::MissingFeature,
-    settings::{ConfigError, InvalidValue, PartKey, Raw, SettingKey, ValueSource, ValueSources},
+    settings::{self, ConfigError, Flag, InvalidValue, PartKey, Raw, Setting as _, SettingKey, ValueSources},
 };
 
 use crate::front::{FrontSettings, bad_value, bounds};
 
-/// The gateways with a section of their own that packages have, and what a program says that one is left out of.
-pub const PACKAGED: [(&str, MissingFeature); 3] = [
-    (
-        "aip",
-        MissingFeature {
-            part: "gateway for AIP",
-            feature: "aip",
-        },
-    ),
-    (
-        "uamp",
-        MissingFeature {
-            part: "gateway for UAMP",
-            feature: "uamp",
-        },
-    ),
-    (
-        "uap-hub",
-        MissingFeature {
-            part: "hub of execution agents",
-            feature: "uap-hub",
-        },
-    ),
-];
+/// A program that has gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The daemon: the node is in the same process.
+    Daemon,
+    /// The bridge as a program of its own, before a daemon.
+    Bridge,
+}
 
-/// What a program says that has none of them.
-const ALL_LEFT_OUT: MissingFeature = MissingFeature {
-    part: "gateways",
-    feature: "full",
-};
+/// Where the settings of a part stand in a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// What their names in the file begin with.
+    pub names: String,
+    /// What their flags begin with.
+    pub flags: String,
+    /// What their variables begin with.
+    pub variables: String,
+    /// Whether the part runs without being turned on.
+    pub is_always_on: bool,
+}
 
-/// The same error, or that the gateway is left out of the program whose setting or flag is not known. `keys` are the program's.
-pub fn tell_left_out<C>(error: ConfigError, keys: &[SettingKey<C>]) -> ConfigError {
-    let is_missing = |name: &str| {
-        let enabled = format!("gateways.{name}.enabled");
-        keys.iter().all(|key| key.name != enabled)
-    };
-    let left_out = |part: MissingFeature, key: &str, origin: &ValueSource| ConfigError::LeftOut {
-        key: key.to_owned(),
-        value: "a value".to_owned(),
-        origin: origin.clone(),
-        part,
-    };
-    match &error {
-        ConfigError::UnknownKey { key, origin, .. } => {
-            let is_of = |(name, _): &&(&str, MissingFeature)| {
-                let rest = key
-                    .strip_prefix("gateways.")
-                    .and_then(|rest| rest.strip_prefix(name));
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-            };
-            match PACKAGED.iter().find(is_of).filter(|(name, _)| is_missing(name)) {
-                Some((_, part)) => left_out(*part, key, origin),
-                None if key == "gateways" => left_out(ALL_LEFT_OUT, key, origin),
-                None => error,
-            }
+impl Section {
+    /// With these beginnings.
+    pub fn new(names: &str, flags: &str, variables: &str) -> Self {
+        Self {
+            names: names.to_owned(),
+            flags: flags.to_owned(),
+            variables: variables.to_owned(),
+            is_always_on: false,
         }
-        ConfigError::UnknownFlag { given, .. } => {
-            let is_of = |(name, _): &&(&str, MissingFeature)| {
-                let rest = given.trim_start_matches('-').strip_prefix(name);
-                rest.is_some_and(|rest| rest.starts_with('-'))
-            };
-            match PACKAGED.iter().find(is_of).filter(|(name, _)| is_missing(name)) {
-                Some((_, part)) => left_out(*part, given, &ValueSource::Flag(given.clone())),
-                None => error,
-            }
-        }
-        _ => error,
+    }
+
+    /// That of the gateway of this name: `[gateways.NAME]`.
+    pub fn of_gateway(name: &str) -> Self {
+        let upper = name.to_ascii_uppercase().replace('-', "_");
+        Self::new(
+            &format!("gateways.{name}."),
+            &format!("{name}-"),
+            &format!("GATEWAYS_{upper}_"),
+        )
+    }
+
+    /// The whole name of a setting.
+    pub fn name(&self, key: &str) -> String {
+        format!("{}{key}", self.names)
     }
 }
 
@@ -97,14 +74,13 @@ pub struct PartValues {
 }
 
 impl PartValues {
-    /// Whether something is set of the gateway of this name, and not whether it runs.
-    pub fn leaves_open(&self, gateway: &str) -> bool {
-        let own = |key: &&'static str| {
-            let rest = key.strip_prefix("gateways.")?.strip_prefix(gateway)?;
-            rest.strip_prefix('.')
-        };
-        let mut names = self.values.keys().filter_map(own).peekable();
-        names.peek().is_some() && !names.any(|name| name == "enabled")
+    /// Whether something is set in this section, and not whether the gateway runs.
+    pub fn leaves_open(&self, section: &Section) -> bool {
+        let names = self.values.keys();
+        let mut own = names
+            .filter_map(|name| name.strip_prefix(&section.names))
+            .peekable();
+        own.peek().is_some() && !own.any(|name| name == "enabled")
     }
 }
 
@@ -132,24 +108,61 @@ pub struct GatewaySettings<S> {
 /// A gateway's settings as tables: those of its front, and its own.
 pub trait SettingTables: Default + Clone + fmt::Debug + Send + 'static {
     /// Its own settings: names in the section, what flags are called behind `--NAME-`, and what variables are called behind
-    /// `GATEWAYS_NAME_`.
+    /// `GATEWAYS_NAME_`. A flag without a name is called as the section is.
     const OWN: &'static [SettingKey<Self>] = &[];
 
     /// Whether the gateway attaches agents to the node, whose access is a setting then.
     const ATTACHES_AGENTS: bool = false;
+
+    /// What `enabled` turns on.
+    const ABOUT: &'static str = "The gateway";
+
+    /// What `listen` is.
+    const LISTEN: &'static str = "Where clients connect, HOST:PORT";
+
+    /// The front when nothing is set.
+    fn front() -> FrontSettings {
+        FrontSettings::default()
+    }
+
+    /// Where the settings of the gateway of this name stand.
+    fn section(name: &str, _: Host) -> Section {
+        Section::of_gateway(name)
+    }
+
+    /// Where the settings of its front stand, but for `listen`.
+    fn front_section(name: &str, host: Host) -> Section {
+        Self::section(name, host)
+    }
+
+    /// Checks what goes together of its own settings and those of its front.
+    ///
+    /// # Errors
+    /// The name of a setting in its section, and what it may be.
+    fn check(&self, _: &FrontSettings, _: &Section) -> Result<(), (&'static str, String)> {
+        Ok(())
+    }
+
+    /// Whether the gateway has something to do without its front.
+    fn is_wanted_without_front(&self) -> bool {
+        false
+    }
 }
 
 /// A gateway without settings of its own.
 impl SettingTables for () {}
 
+/// The setting of a front that is not another gateway's.
+const LISTEN: &str = "listen";
+
 /// The settings of every front. Their names are those in a gateway's section.
 #[rustfmt::skip] // A table.
 static FRONT: &[SettingKey<FrontSettings>] = &[
-    key!(FrontSettings, "listen", listen).variable("LISTEN").flag("listen", "ADDR", "Where its clients connect, HOST:PORT"),
+    key!(FrontSettings, "listen", listen).variable("LISTEN").flag("listen", "ADDR", "Where clients connect, HOST:PORT"),
     key!(FrontSettings, "allow_remote", allow_remote).variable("ALLOW_REMOTE").flag("allow-remote", "", "Listen for them beyond loopback without TLS, or with callers that need not say who they are"),
     key!(FrontSettings, "tls_cert", tls_cert).variable("TLS_CERT").flag("tls-cert", "FILE", "The certificate of TLS, PEM; read again when it changes"),
     key!(FrontSettings, "tls_key", tls_key).variable("TLS_KEY").flag("tls-key", "FILE", "Its key, PEM"),
-    key!(FrontSettings, "public_url", public_url).variable("PUBLIC_URL").flag("public-url", "URL", "How its clients reach it"),
+    key!(FrontSettings, "public_url", public_url).variable("PUBLIC_URL").flag("public-url", "URL", "How clients reach it"),
     key!(FrontSettings, "cors_origins", cors_origins).variable("CORS_ORIGINS").flag("cors-origins", "ORIGINS", "Origins whose pages may call, comma list, * for any"),
     key!(FrontSettings, "tokens_file", auth.tokens_file).variable("TOKENS_FILE").flag("tokens-file", "FILE", "Callers, one a line: a name and its Bearer token"),
     key!(FrontSettings, "auth.issuer", auth.issuer).variable("AUTH_ISSUER").flag("auth-issuer", "URL", "The issuer whose tokens are taken (OpenID Connect, OAuth 2.0)"),
@@ -165,10 +178,11 @@ static FRONT: &[SettingKey<FrontSettings>] = &[
     key!(FrontSettings, "max_body", max_body).variable("MAX_BODY").flag("max-body", "SIZE", "Largest body of a request").bounds(bounds::BODY),
 ];
 
-#[rustfmt::skip] // A table.
-static OPEN: &[SettingKey<OpenAgents>] = &[
-    key!(OpenAgents, "open", open).variable("OPEN").flag("open", "", "Let every peer use the agents that it attaches"),
-];
+const OPEN: SettingKey<OpenAgents> = key!(OpenAgents, "open", open).variable("OPEN").flag(
+    "open",
+    "",
+    "Let every peer use the agents that it attaches",
+);
 
 /// The setting of gateways that attach agents.
 #[derive(Clone, Debug, Default)]
@@ -176,45 +190,85 @@ struct OpenAgents {
     open: Option<bool>,
 }
 
-static ENABLED: &[SettingKey<bool>] = &[SettingKey::<bool> {
-    name: "enabled",
-    in_file: true,
-    secret: false,
-    only_with: None,
-    flag: None,
-    variable: None,
-    set: |on, raw, home| {
-        *on = agentanycast_daemon_kit::settings::Setting::read(raw, home)?;
-        Ok(())
-    },
-    show: |on| agentanycast_daemon_kit::settings::Setting::show(on),
-    about: Some("The gateway"),
-    bounds: None,
-    schema: || agentanycast_daemon_kit::settings::of_field(|on: &bool| on),
-    part: None,
-}];
-
-/// A setting of a gateway, in the configuration of a program.
-#[derive(Debug)]
-struct GatewayKey<S: 'static> {
-    key: &'static SettingKey<S>,
-    /// Its name in the whole configuration.
-    name: &'static str,
+/// The setting that turns a gateway on.
+fn enabled(about: &'static str) -> SettingKey<bool> {
+    SettingKey {
+        name: "enabled",
+        in_file: true,
+        secret: false,
+        only_with: None,
+        flag: None,
+        variable: None,
+        set: |on, raw, home| {
+            *on = bool::read(raw, home)?;
+            Ok(())
+        },
+        show: bool::show,
+        about: Some(about),
+        bounds: None,
+        schema: || settings::of_field(|on: &bool| on),
+        part: None,
+    }
 }
 
-impl<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static> PartKey<C> for GatewayKey<S> {
-    fn set(&self, config: &mut C, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
-        self.key.set_value(&mut S::default(), raw, home)?;
-        let part = config.part_values_mut();
+/// A setting of a part, by its whole name.
+#[derive(Debug)]
+struct PartSetting<S: 'static> {
+    key: SettingKey<S>,
+    name: &'static str,
+    /// The settings when nothing is set.
+    defaults: fn() -> S,
+}
+
+impl<S: fmt::Debug + 'static> PartKey<PartValues> for PartSetting<S> {
+    fn set(&self, part: &mut PartValues, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
+        self.key.set_value(&mut (self.defaults)(), raw, home)?;
         part.values.insert(self.name, raw.clone());
         part.home = home.map(Path::to_owned);
         Ok(())
     }
 
-    fn show(&self, config: &C) -> String {
-        let mut settings = S::default();
-        config.part_values().apply(self.name, self.key, &mut settings);
+    fn show(&self, part: &PartValues) -> String {
+        let mut settings = (self.defaults)();
+        part.apply(self.name, &self.key, &mut settings);
         self.key.shown(&settings)
+    }
+}
+
+/// A setting of a part, in the configuration of a program.
+#[derive(Debug)]
+struct ProgramSetting(SettingKey<PartValues>);
+
+impl<C: HasPartValues + 'static> PartKey<C> for ProgramSetting {
+    fn set(&self, config: &mut C, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
+        self.0.set_value(config.part_values_mut(), raw, home)
+    }
+
+    fn show(&self, config: &C) -> String {
+        self.0.shown(config.part_values())
+    }
+}
+
+/// The same setting in the configuration of a program. Made once, when the program starts.
+pub fn in_program<C: HasPartValues + 'static>(key: SettingKey<PartValues>) -> SettingKey<C> {
+    with_part(key, Box::leak(Box::new(ProgramSetting(key))))
+}
+
+/// The setting with another configuration, which this part of it keeps.
+fn with_part<C: 'static, S: 'static>(key: SettingKey<S>, part: &'static dyn PartKey<C>) -> SettingKey<C> {
+    SettingKey {
+        name: key.name,
+        in_file: key.in_file,
+        secret: key.secret,
+        only_with: key.only_with,
+        flag: key.flag,
+        variable: key.variable,
+        set: |_, _, _| Ok(()),
+        show: |_| String::new(),
+        about: key.about,
+        bounds: key.bounds,
+        schema: key.schema,
+        part: Some(part),
     }
 }
 
@@ -228,74 +282,108 @@ impl PartValues {
     }
 
     /// The settings of the gateway of this name.
-    pub fn read<S: SettingTables>(&self, gateway: &str) -> GatewaySettings<S> {
-        let mut settings = GatewaySettings::<S>::default();
-        let name = |key: &str| format!("gateways.{gateway}.{key}");
-        for key in ENABLED {
-            self.apply(&name(key.name), key, &mut settings.enabled);
-        }
+    pub fn read<S: SettingTables>(&self, gateway: &str, host: Host) -> GatewaySettings<S> {
+        let (section, front) = (S::section(gateway, host), S::front_section(gateway, host));
+        let mut settings = GatewaySettings::<S> {
+            enabled: section.is_always_on,
+            open: None,
+            front: S::front(),
+            own: S::default(),
+        };
+        self.apply(
+            &section.name("enabled"),
+            &enabled(S::ABOUT),
+            &mut settings.enabled,
+        );
         for key in FRONT {
-            self.apply(&name(key.name), key, &mut settings.front);
+            let section = if key.name == LISTEN { &section } else { &front };
+            self.apply(&section.name(key.name), key, &mut settings.front);
         }
         if S::ATTACHES_AGENTS {
             let mut access = OpenAgents::default();
-            for key in OPEN {
-                self.apply(&name(key.name), key, &mut access);
-            }
+            self.apply(&section.name(OPEN.name), &OPEN, &mut access);
             settings.open = access.open;
         }
         for key in S::OWN {
-            self.apply(&name(key.name), key, &mut settings.own);
+            self.apply(&section.name(key.name), key, &mut settings.own);
+        }
+        settings
+    }
+
+    /// The settings of a table whose names are whole.
+    pub fn read_table<S: Default + 'static>(&self, table: &[SettingKey<S>]) -> S {
+        let mut settings = S::default();
+        for key in table {
+            self.apply(key.name, key, &mut settings);
         }
         settings
     }
 }
 
 /// The settings of the gateway of this name, for the table of a program. Made once, when the program starts.
-pub fn table<C: HasPartValues + 'static, S: SettingTables>(gateway: &'static str) -> Vec<SettingKey<C>> {
-    let enabled: &'static str = leak(format!("gateways.{gateway}.enabled"));
-    let mut keys: Vec<SettingKey<C>> = ENABLED.iter().map(|key| in_program(gateway, key)).collect();
-    keys.extend(FRONT.iter().map(|key| {
-        let key: SettingKey<C> = in_program(gateway, key);
-        if key.name.ends_with(".listen") {
-            key.enabling(enabled)
-        } else {
-            key
-        }
-    }));
-    if S::ATTACHES_AGENTS {
-        keys.extend(OPEN.iter().map(|key| in_program(gateway, key)));
+pub fn table<S: SettingTables>(gateway: &str, host: Host) -> Vec<SettingKey<PartValues>> {
+    let (section, front) = (S::section(gateway, host), S::front_section(gateway, host));
+    let mut keys = Vec::new();
+    if !section.is_always_on {
+        keys.push(in_section(&section, enabled(S::ABOUT), bool::default));
     }
-    keys.extend(S::OWN.iter().map(|key| in_program(gateway, key)));
+    for key in FRONT.iter().copied() {
+        if key.name != LISTEN {
+            if section == front {
+                keys.push(in_section(&section, key, S::front));
+            }
+            continue;
+        }
+        let flag = key.flag.map(|flag| Flag {
+            help: S::LISTEN,
+            ..flag
+        });
+        let listen = in_section(&section, SettingKey { flag, ..key }, S::front);
+        keys.push(if section.is_always_on {
+            listen
+        } else {
+            listen.enabling(leak(section.name("enabled")))
+        });
+    }
+    if S::ATTACHES_AGENTS {
+        keys.push(in_section(&section, OPEN, OpenAgents::default));
+    }
+    keys.extend(S::OWN.iter().map(|key| in_section(&section, *key, S::default)));
     keys
 }
 
-fn in_program<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static>(
-    gateway: &'static str,
-    key: &'static SettingKey<S>,
-) -> SettingKey<C> {
-    let name = leak(format!("gateways.{gateway}.{}", key.name));
-    let of_gateway =
-        |flag: agentanycast_daemon_kit::settings::Flag| agentanycast_daemon_kit::settings::Flag {
-            name: leak(format!("{gateway}-{}", flag.name)),
-            ..flag
-        };
-    let upper = gateway.to_ascii_uppercase().replace('-', "_");
+/// The settings of a table whose names are whole, for the table of a program. Made once, when the program starts.
+pub fn whole_table<S: Default + fmt::Debug + 'static>(
+    table: &'static [SettingKey<S>],
+) -> Vec<SettingKey<PartValues>> {
+    let whole = Section::new("", "", "");
+    let keys = table.iter();
+    keys.map(|key| in_section(&whole, *key, S::default)).collect()
+}
+
+fn in_section<S: fmt::Debug + 'static>(
+    section: &Section,
+    key: SettingKey<S>,
+    defaults: fn() -> S,
+) -> SettingKey<PartValues> {
+    let name = leak(section.name(key.name));
+    let flag = key.flag.map(|flag| Flag {
+        name: leak(match flag.name {
+            "" => section.flags.trim_end_matches('-').to_owned(),
+            name => format!("{}{name}", section.flags),
+        }),
+        ..flag
+    });
+    let variable = key
+        .variable
+        .map(|variable| format!("{}{variable}", section.variables));
+    let part = PartSetting { key, name, defaults };
+    let part: &'static PartSetting<S> = Box::leak(Box::new(part));
     SettingKey {
         name,
-        in_file: key.in_file,
-        secret: key.secret,
-        only_with: None,
-        flag: key.flag.map(of_gateway),
-        variable: key
-            .variable
-            .map(|variable| leak(format!("GATEWAYS_{upper}_{variable}"))),
-        set: |_, _, _| Ok(()),
-        show: |_| String::new(),
-        about: key.about,
-        bounds: key.bounds,
-        schema: key.schema,
-        part: Some(Box::leak(Box::new(GatewayKey { key, name }))),
+        flag,
+        variable: variable.map(leak),
+        ..with_part(key, part)
     }
 }
 
@@ -308,21 +396,28 @@ fn leak(name: String) -> &'static str {
 ///
 /// # Errors
 /// The first rule that is broken.
-pub fn check<C: HasPartValues + 'static>(
+pub fn check<S: SettingTables>(
     gateway: &str,
-    config: &C,
+    host: Host,
+    values: &PartValues,
     sources: &ValueSources,
 ) -> Result<(), ConfigError> {
-    let settings = config.part_values().read::<()>(gateway);
+    let settings = values.read::<S>(gateway, host);
     if !settings.enabled {
         return Ok(());
     }
-    let prefix = format!("gateways.{gateway}.");
-    let dashes = format!("--{gateway}-");
-    settings.front.check_with(&dashes, |name, allowed| {
+    let (section, of_front) = (S::section(gateway, host), S::front_section(gateway, host));
+    let (front, own) = (&settings.front, &settings.own);
+    front.check(&format!("--{}", of_front.flags), |name, allowed| {
+        let section = if name == LISTEN { &section } else { &of_front };
         let key = FRONT.iter().find(|key| key.name == name);
-        let value = key.map(|key| key.plain(&settings.front));
-        bad_value(&format!("{prefix}{name}"), value, sources, allowed)
+        let value = key.map(|key| key.plain(front));
+        bad_value(&section.name(name), value, sources, allowed)
+    })?;
+    own.check(front, &of_front).map_err(|(name, allowed)| {
+        let key = S::OWN.iter().find(|key| key.name == name);
+        let value = key.map(|key| key.plain(own));
+        bad_value(&section.name(name), value, sources, allowed)
     })
 }
 
@@ -330,7 +425,7 @@ pub fn check<C: HasPartValues + 'static>(
 mod tests {
     use std::{ffi::OsString, time::Duration};
 
-    use agentanycast_daemon_kit::settings::{self, Bounds, LoadOutcome, Program};
+    use agentanycast_daemon_kit::settings::{Bounds, LoadOutcome, Program};
 
     use super::*;
 
@@ -370,6 +465,12 @@ mod tests {
         ];
     }
 
+    /// The settings of a gateway in a program.
+    fn keys<S: SettingTables>(gateway: &str) -> &'static [SettingKey<Config>] {
+        let keys = table::<S>(gateway, Host::Daemon).into_iter().map(in_program);
+        keys.collect::<Vec<_>>().leak()
+    }
+
     fn load(
         args: &[&str],
         file: &str,
@@ -382,10 +483,10 @@ mod tests {
             prefix: "TEST_",
             foreign: &[],
             file: Some("~/config.toml"),
-            keys: Box::leak(table::<Config, Own>("echo").into_boxed_slice()),
+            keys: keys::<Own>("echo"),
             defaults: |_| Config::default(),
             settle: |_, _| {},
-            check: |config, sources| check("echo", config, sources),
+            check: |config, sources| check::<Own>("echo", Host::Daemon, &config.0, sources),
         };
         let args = std::iter::once("test")
             .chain(args.iter().copied())
@@ -397,7 +498,7 @@ mod tests {
         };
         let home = Some(Path::new("/home/u"));
         match settings::load(&program, args, env, |_| Ok(file.to_owned()), home)? {
-            LoadOutcome::Run { config, .. } => Ok(config.0.read("echo")),
+            LoadOutcome::Run { config, .. } => Ok(config.0.read("echo", Host::Daemon)),
             other => panic!("{other:?}"),
         }
     }
@@ -445,36 +546,6 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_is_left_out_is_told() {
-        let told = |error: ConfigError, gateway: &'static str| {
-            let keys = table::<Config, ()>(gateway);
-            tell_left_out(error, &keys).to_string()
-        };
-        let key = |key: &str| ConfigError::UnknownKey {
-            key: key.to_owned(),
-            origin: ValueSource::Default,
-            suggestion: None,
-            allowed: None,
-        };
-        let flag = |given: &str| ConfigError::UnknownFlag {
-            given: given.to_owned(),
-            suggestion: None,
-        };
-        let hub = "built without the hub of execution agents: build this program with `--features uap-hub`";
-        assert!(told(key("gateways.uap-hub.enabled"), "other").starts_with(hub));
-        assert!(told(key("gateways.uap-hub"), "other").starts_with(hub));
-        assert!(told(flag("--uap-hub-listen"), "other").starts_with(hub));
-        assert!(told(key("gateways"), "other").starts_with("built without the gateways"));
-        // One that is there, or that does not exist, has mistakes of other kinds.
-        for error in [key("gateways.uap-hub.lisen"), flag("--uap-hub-lisen")] {
-            assert!(told(error, "uap-hub").starts_with("unknown"));
-        }
-        for error in [key("gateways.uap"), key("x"), flag("--uap")] {
-            assert!(told(error, "other").starts_with("unknown"));
-        }
-    }
-
-    #[test]
     fn what_is_wrong_is_told_by_the_settings_name() {
         for (args, file, told) in [
             (&["--echo-listen=0.0.0.0:1"][..], "", "--echo-allow-remote"),
@@ -502,17 +573,15 @@ mod tests {
 
     #[test]
     fn a_gateway_that_attaches_agents_says_who_may_use_them() {
-        let keys = |keys: Vec<SettingKey<Config>>| keys.iter().any(|key| key.name == "gateways.echo.open");
-        assert!(keys(table::<Config, Attaching>("echo")) && !keys(table::<Config, Own>("echo")));
+        let open = |keys: &'static [SettingKey<Config>]| settings::find(keys, "gateways.echo.open");
+        assert!(open(keys::<Attaching>("echo")).is_some() && open(keys::<Own>("echo")).is_none());
         let open = |raw: Option<Raw>| {
             let mut config = Config::default();
-            let keys: &'static [SettingKey<Config>] =
-                Box::leak(table::<Config, Attaching>("echo").into_boxed_slice());
-            let key = settings::find(keys, "gateways.echo.open").unwrap();
+            let key = settings::find(keys::<Attaching>("echo"), "gateways.echo.open").unwrap();
             if let Some(raw) = raw {
                 key.set_value(&mut config, &raw, None).unwrap();
             }
-            let read = config.0.read::<Attaching>("echo").open;
+            let read = config.0.read::<Attaching>("echo", Host::Daemon).open;
             // What is shown is read as the same again.
             (read, key.shown(&config))
         };

@@ -1,6 +1,7 @@
 //! What an agent is told that is made of a program or a service: by the options of `anycast run`, or by an entry
 //! `[[agents.run]]` or `[[agents.mcp]]` of the daemon's configuration.
 
+mod configured;
 mod entry;
 mod passed_env;
 
@@ -12,16 +13,11 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_daemon_kit::{address::bare_url, missing_feature::MissingFeature, words};
+use agentanycast_daemon_kit::{address::bare_url, words};
 
+pub use configured::{ConfiguredAgents, MCP_PROXY};
 pub use entry::{McpEntry, RunEntry};
 pub use passed_env::{PassedEnv, is_variable_name};
-
-/// What a program says that the runner is left out of.
-pub const LEFT_OUT: MissingFeature = MissingFeature {
-    part: "runner",
-    feature: "run",
-};
 
 /// Most tasks of an agent at a time.
 pub const MAX_CONCURRENCY: u32 = 10_000;

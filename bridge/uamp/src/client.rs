@@ -14,7 +14,7 @@ use agentanycast_egress::{
     client::{AnswerBody, CertificatePins, HostClient, HttpCall, in_utf8, read, read_prefix},
     error::{CALLER_SETTING, Kind, OutboundError, PRIVATE_SETTING, ROOTS_SETTING, excerpt},
 };
-use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, Secret};
+use agentanycast_gateways::outbound::{Credentials, HostConfig, Secret};
 use agentanycast_uamp::{
     delta::Delta,
     envelope::Envelope,

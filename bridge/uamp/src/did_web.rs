@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentanycast_egress::fetch::Fetcher;
-use agentanycast_gateways::bridge::outbound::OutboundConfig;
+use agentanycast_gateways::outbound::OutboundConfig;
 use agentanycast_identity::{DidWeb, MAX_DOCUMENT};
 use agentanycast_uamp::{
     did_document::assertion_keys,
@@ -129,7 +129,7 @@ mod tests {
 
     use agentanycast_daemon_kit::settings::ListenOn;
     use agentanycast_front::front::Front;
-    use agentanycast_gateways::{bridge::outbound::HostConfig, front::FrontSettings};
+    use agentanycast_gateways::{front::FrontSettings, outbound::HostConfig};
     use axum::Router;
     use serde_json::json;
 

@@ -207,31 +207,18 @@ impl Setting for UampAlias {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_gateways::part::{HasPartValues, PartValues, table};
+    use agentanycast_gateways::part::{Host, PartValues, table};
 
     use super::*;
 
-    #[derive(Default)]
-    struct PartConfig(PartValues);
-
-    impl HasPartValues for PartConfig {
-        fn part_values(&self) -> &PartValues {
-            &self.0
-        }
-
-        fn part_values_mut(&mut self) -> &mut PartValues {
-            &mut self.0
-        }
-    }
-
     #[test]
     fn numbers_out_of_their_bounds_are_refused() {
-        let keys = table::<PartConfig, UampSettings>("uamp");
+        let keys = table::<UampSettings>("uamp", Host::Daemon);
         let set = |name: &str, raw: Raw| {
             let key = keys
                 .iter()
                 .find(|key| key.name == format!("gateways.uamp.{name}"));
-            key.unwrap().set_value(&mut PartConfig::default(), &raw, None)
+            key.unwrap().set_value(&mut PartValues::default(), &raw, None)
         };
         for (name, least, most) in [
             ("max_receivers", 1, MOST_RECEIVERS),

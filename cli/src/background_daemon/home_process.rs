@@ -26,14 +26,14 @@ const LOCK_LIMIT: Duration = Duration::from_mins(1);
 
 /// The process that serves a home, if there is one.
 #[derive(Debug)]
-pub(crate) struct HomeProcess {
+pub struct HomeProcess {
     home: PathBuf,
     socket: PathBuf,
 }
 
 impl HomeProcess {
     /// The process of this home.
-    pub(crate) fn from_home(home: &Home) -> Result<Self, CommandFailure> {
+    pub fn from_home(home: &Home) -> Result<Self, CommandFailure> {
         Ok(Self {
             home: home.directory()?,
             socket: home.socket()?,
@@ -49,8 +49,7 @@ impl HomeProcess {
     }
 
     /// Whether it has crashed: its socket is there, and nobody serves it. One that was stopped has removed it.
-    #[cfg(feature = "bridge")]
-    pub(crate) async fn has_crashed(&self) -> bool {
+    pub async fn has_crashed(&self) -> bool {
         self.socket.symlink_metadata().is_ok() && matches!(self.pid().await, Ok(None))
     }
 

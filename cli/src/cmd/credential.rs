@@ -6,7 +6,7 @@ use std::{
 };
 
 use agentanycast_core::policy::SourceName;
-use agentanycast_gateways::bridge::outbound::OutboundConfig;
+use agentanycast_gateway::{composition::DocumentFetcher, settings::outbound::OutboundConfig};
 use agentanycast_identity::{
     self as identity, DidWeb, Document, Keypair, MAX_DOCUMENT, PeerId,
     credential::{
@@ -15,17 +15,14 @@ use agentanycast_identity::{
     },
     did_key_of,
 };
-use agentanycast_node::{
-    load_config::{self, LoadedConfig},
-    web_fetch::Fetcher,
-};
+use agentanycast_node::load_config::{self, LoadedConfig};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
-    message_content, output,
+    message_content, output, parts,
     shared_args::PolicyFile,
 };
 
@@ -181,8 +178,13 @@ async fn verify(context: &Context, args: VerifyArgs) -> Result<(), CommandFailur
             grant.issuer
         )));
     }
-    let fetcher = Fetcher::new(&outbound(context, &args.file_of_settings)?).map_err(failed)?;
-    let keys = keys(&fetcher, &grant.issuer).await?;
+    let parts =
+        parts::get().ok_or_else(|| CommandFailure::usage("this program has no client for documents"))?;
+    let outside = parts.composition.outside;
+    let fetcher = outside
+        .fetcher(&outbound(context, &args.file_of_settings)?)
+        .map_err(failed)?;
+    let keys = keys(&*fetcher, &grant.issuer).await?;
     credential.check(&keys, now()).map_err(failed)?;
     if let Some(entry) = &grant.status {
         let list = fetcher
@@ -223,7 +225,7 @@ async fn verify(context: &Context, args: VerifyArgs) -> Result<(), CommandFailur
 }
 
 /// The keys of an issuer: its name, or its document's.
-async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<IssuerKeys, CommandFailure> {
+async fn keys(fetcher: &dyn DocumentFetcher, issuer: &str) -> Result<IssuerKeys, CommandFailure> {
     let Ok(did) = issuer.parse::<DidWeb>() else {
         return Ok(issuer_keys(issuer, None));
     };
@@ -275,7 +277,7 @@ fn outbound(context: &Context, file: &PolicyFile) -> Result<OutboundConfig, Comm
         args.extend(["--config".into(), path.into()]);
     }
     match load_config::reload(&args).1 {
-        Ok(LoadedConfig::Run { config, .. }) => Ok(config.bridge.outbound),
+        Ok(LoadedConfig::Run { config, .. }) => Ok(config.outbound),
         Ok(_) => Err(CommandFailure::usage("these are no settings of a daemon")),
         Err(error) => Err(CommandFailure::usage(error.to_string())),
     }

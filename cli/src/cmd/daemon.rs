@@ -11,6 +11,7 @@ use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
     home::CONFIG_VARIABLE,
+    parts::ProgramParts,
 };
 
 /// How the daemon calls itself.
@@ -23,11 +24,12 @@ const STORE_PATH: &str = "AGENTANYCAST_STORE_PATH";
 
 /// Runs the daemon. `--home` becomes the daemon's own settings; since they travel in the environment,
 /// this program then starts itself anew in its place.
-pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
+pub(crate) fn run(context: &Context, parts: &ProgramParts, arguments: Vec<OsString>) -> ExitCode {
     background_daemon::leave_session();
     if !context.home.is_given() {
         // The first argument is the program's name, as in any argument list.
-        return agentanycast_node::main_with_args(std::iter::once(PROGRAM.into()).chain(arguments));
+        let args = std::iter::once(PROGRAM.into()).chain(arguments);
+        return agentanycast_node::main_with_args(args, parts.composition);
     }
     restart_with_home(context, &arguments).report(context.json)
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
-    output,
+    output, parts,
     program_names::Program,
 };
 
@@ -48,7 +48,8 @@ pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), CommandFailur
 
 /// The command lines of this program and the others in it.
 pub(super) fn all_programs() -> impl Iterator<Item = CommandLine> {
-    std::iter::once(super::command()).chain(Program::command_lines())
+    let others = parts::get().map(Program::command_lines).unwrap_or_default();
+    std::iter::once(super::command()).chain(others)
 }
 
 /// Writes files, and says so.

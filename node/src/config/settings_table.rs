@@ -1,6 +1,6 @@
 //! The table of every setting: its name in TOML, its flag, its variable, and the field it fills.
 //!
-//! The rule: a setting is one line here, one field in `Config`, and nothing else. Those of the bridge are in its crate.
+//! The rule: a setting is one line here, one field in `Config`, and nothing else. Those of gateways and of what runs agents come with these.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -9,9 +9,7 @@ use agentanycast_daemon_kit::{
     settings::{self, Bounds},
 };
 
-use super::{
-    Config, IDENTITY_CACHE_TTL, MAX_CONFIGURED_AGENTS, MAX_POLICY_ENTRIES, MAX_RETRIES, MIN_HAND_OVER,
-};
+use super::{Config, IDENTITY_CACHE_TTL, MAX_POLICY_ENTRIES, MAX_RETRIES, MIN_HAND_OVER};
 
 /// A setting of the node.
 pub(crate) type NodeSetting = settings::SettingKey<Config>;
@@ -21,8 +19,9 @@ pub(crate) fn find(name: &str) -> Option<&'static NodeSetting> {
     settings::find(all(), name)
 }
 
+/// Those that every node has.
 #[rustfmt::skip] // A table.
-const NODE_SETTINGS: &[NodeSetting] = &[
+pub(crate) static SETTINGS: &[NodeSetting] = &[
     key!(Config, "key_path", key_path).variable("KEY_PATH").flag("key", "FILE", "The node's key; made if it is missing"),
     key!(Config, "listen_addrs", listen_addrs).flag("listen", "ADDRS", "Multiaddrs to listen on, comma list").what("Where peers connect: multiaddrs of this host with tcp/PORT, tcp/PORT/ws or udp/PORT/quic-v1; port 0 is a free one"),
     key!(Config, "grpc_listen", grpc_listen).variable("GRPC_LISTEN").flag("grpc-listen", "URL", "Where agents connect: unix://PATH or tcp://HOST:PORT"),
@@ -59,10 +58,7 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "agents.agent_forget", agents.agent_forget).what("An agent that came by SetAgentCard is forgotten when nobody has listened for it so long and no task waits; 0: never"),
     key!(Config, "agents.prefer_local", agents.prefer_local).what("A task for a skill goes to an agent of this node that has it, if there is one"),
     key!(Config, "agents.socket", agents.socket).variable("AGENT_SOCKETS").flag("agent-sockets", "NAME=ADDR,…", "Give agents sockets of their own, each a Unix socket or a loopback address").what("Sockets that are one agent's each: its name, and where its programs connect"),
-    key!(Config, "bridge.enabled", bridge.enabled).what("The bridge for A2A over HTTP"),
-    key!(Config, "bridge.outbound", bridge.outbound).what("Agents that are called by URL, and a table for each host, or HOST:PORT in quotes"),
-    key!(Config, "agents.run", agents.run).what("Programs and HTTP services that are agents, each a table with the options of anycast run").bounds(Bounds::Items(0, MAX_CONFIGURED_AGENTS)),
-    key!(Config, "agents.mcp", agents.mcp).what("MCP servers whose tools are the skills of an agent, each a table with a name, and a command or a url").bounds(Bounds::Items(0, MAX_CONFIGURED_AGENTS)),
+    key!(Config, "bridge.outbound", outbound).what("Agents that are called by URL, and a table for each host, or HOST:PORT in quotes"),
     key!(Config, "agents.default_access", agents.default_access).what("Who may use agents of run, mcp, anycast run and gateways that do not say open: private is this node and peers that a rule, an invite or trust lets in"),
     key!(Config, "agents.deliver", agents.deliver).what("To which of an agent's listeners a task goes: one at a time, or all"),
     key!(Config, "agents.hand_over_timeout", agents.hand_over_timeout).what("How long a task stays with a listener that does not take it off its stream; with deliver = \"one\"").bounds(Bounds::Times(MIN_HAND_OVER, Duration::MAX)),
@@ -76,11 +72,6 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "anycast.dht_mode", anycast.dht_mode).what("Part that the node takes in the DHT"),
     key!(Config, "metrics.enabled", metrics.enabled).what("Metrics, health and readiness over HTTP"),
     key!(Config, "metrics.listen", metrics.listen).variable("METRICS_LISTEN").flag("metrics-listen", "ADDR", "Show metrics, health and readiness over HTTP at HOST:PORT").enabling("metrics.enabled").what("Where metrics, health and readiness are shown, HOST:PORT or :PORT"),
-    key!(Config, "mcp.enabled", mcp.enabled).what("MCP over HTTP"),
-    key!(Config, "mcp.listen", mcp.listen).variable("MCP_LISTEN").flag("mcp-listen", "ADDR", "Turn on MCP over HTTP at HOST:PORT; who may call is as for the bridge").enabling("mcp.enabled").what("Where MCP clients connect over HTTP, HOST:PORT; who may call is as for the bridge"),
-    key!(Config, "mcp.stdio", mcp.stdio).only_flag().flag("mcp", "", "Serve MCP on standard input and output too; the start-up lines go to standard error, and the end of the input ends the daemon"),
-    key!(Config, "mcp.proxy", mcp.proxy).only_flag().flag("mcp-proxy", "COMMAND", "Make an agent, mcp-proxy, of the MCP server of this command, whose words are quoted as for a shell"),
-    key!(Config, "mcp.proxy_open", mcp.proxy_open).only_flag().flag("open", "", "Let every peer use the agent of --mcp-proxy"),
     key!(Config, "anp.enabled", anp.enabled).variable("ANP_ENABLED").what("The ANP bridge (not available yet)"),
     key!(Config, "anp.listen", anp.listen).variable("ANP_LISTEN").flag("anp-listen", "ADDR", "Turn on the ANP bridge at HOST:PORT (not available yet)").enabling("anp.enabled"),
     key!(Config, "identity.did_web", identity.did_web).variable("DID_WEB").flag("did-web", "DID", "The did:web of this node, whose document its bridge has"),
@@ -114,21 +105,6 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "policy.rate_limit.max_bytes", policy.max_bytes).what("What the open tasks of one source take; 0 is no limit"),
     key!(Config, "policy.rate_limit.overrides", policy.overrides).what("Limits of their own for one source, of which the first that matches counts").bounds(Bounds::Items(0, MAX_POLICY_ENTRIES)),
 ];
-
-const BRIDGE_SETTINGS: &[NodeSetting] = agentanycast_gateways::settings_table!(
-    Config,
-    bridge.front,
-    "bridge.",
-    "bridge-",
-    "BRIDGE_",
-    "bridge.enabled"
-);
-
-static ALL_SETTINGS: [NodeSetting; NODE_SETTINGS.len() + BRIDGE_SETTINGS.len()] =
-    settings::join(&[NODE_SETTINGS, BRIDGE_SETTINGS]);
-
-/// All of them.
-pub(crate) static SETTINGS: &[NodeSetting] = &ALL_SETTINGS;
 
 /// Those with the settings of parts that the program is made with.
 static WITH_ADDED: OnceLock<&'static [NodeSetting]> = OnceLock::new();

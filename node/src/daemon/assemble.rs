@@ -14,6 +14,7 @@ use agentanycast_daemon_kit::{
     spans::OnSpan,
     traces::{TraceExporter, Traces},
 };
+use agentanycast_gateway::composition::{DocumentFetcher, OutsideCalls};
 use agentanycast_identity::{self as identity, PeerId};
 use agentanycast_net::{self as net, duplicate_key::DuplicateKeyReports};
 use agentanycast_store::disk::DiskStore;
@@ -24,17 +25,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     anycast::{self, BootstrapRegistry, NeighbourCards, PeerHealthHandle, RegistrySource},
-    bridge,
     config::{self, Config, DefaultAccess, Deliver},
     identity_resolver::{self, DnsResolver, ResolverHandle},
     load_config::policy_rules,
     policy_reload::warn_of_mistakes,
     service::ServiceLimits,
-    web_fetch::Fetcher,
 };
 
 /// What of the settings calls depend on.
-pub(super) fn limits_of(config: &Config) -> ServiceLimits {
+pub(super) fn limits_of(config: &Config, outside: OutsideCalls) -> ServiceLimits {
     ServiceLimits {
         max_artifact_bytes: config.max_artifact_bytes.0,
         prefer_local: config.agents.prefer_local,
@@ -42,7 +41,7 @@ pub(super) fn limits_of(config: &Config) -> ServiceLimits {
             DefaultAccess::Private => engine::AgentAccess::Private,
             DefaultAccess::Open => engine::AgentAccess::Open,
         },
-        no_outbound: bridge::outbound_unavailable(&config.bridge.outbound, bridge::MISSING),
+        no_outbound: outside.unavailable(&config.outbound),
     }
 }
 
@@ -100,7 +99,7 @@ pub(super) fn resolver_parts(
     config: &Config,
     engine: &Engine,
     net: &net::Handle,
-    fetcher: Arc<Fetcher>,
+    fetcher: Arc<dyn DocumentFetcher>,
 ) -> anyhow::Result<identity_resolver::ResolverParts> {
     Ok(identity_resolver::ResolverParts {
         engine: engine.clone(),

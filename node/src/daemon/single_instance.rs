@@ -60,9 +60,10 @@ pub(super) struct HomeDaemon {
 }
 
 impl HomeState {
-    /// Holds the key of the home, or waits until the daemon that holds it answers on the home's socket.
-    pub(super) async fn enter(config: &Config) -> anyhow::Result<Self> {
-        let Some(socket) = socket_in_home(config) else {
+    /// Holds the key of the home, or waits until the daemon that holds it answers on the home's socket. With a client on
+    /// standard input and output it does not wait.
+    pub(super) async fn enter(config: &Config, has_stdio: bool) -> anyhow::Result<Self> {
+        let Some(socket) = socket_in_home(config, has_stdio) else {
             let (key, held) = identity::load_and_hold(&config.key_path)?;
             return Ok(Self::Free(key, held));
         };
@@ -109,13 +110,11 @@ impl HomeDaemon {
     }
 }
 
-/// The socket, if it is in the same directory as the key: then both belong to one daemon. MCP on standard input and output
-/// is served by this process or by none.
-fn socket_in_home(config: &Config) -> Option<&Path> {
+/// The socket, if it is in the same directory as the key: then both belong to one daemon. A client on standard input and
+/// output is served by this process or by none.
+fn socket_in_home(config: &Config, has_stdio: bool) -> Option<&Path> {
     match &config.grpc_listen {
-        GrpcListen::Unix(socket) if !config.mcp.stdio && socket.parent() == config.key_path.parent() => {
-            Some(socket)
-        }
+        GrpcListen::Unix(socket) if !has_stdio && socket.parent() == config.key_path.parent() => Some(socket),
         _ => None,
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use agentanycast_identity::{DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, PeerId, Use};
 
 use super::resolvers::WEB_TIMEOUT;
-use crate::web_fetch::{FetchError, Fetcher};
+use agentanycast_gateway::composition::{DocumentFetcher, FetchError};
 
 /// Looks up did:web names; cheap to clone.
 #[derive(Clone)]
 pub struct DidWebLookup {
-    fetcher: Arc<Fetcher>,
+    fetcher: Arc<dyn DocumentFetcher>,
 }
 
 /// Why it is not known whom a name means.
@@ -41,7 +41,7 @@ pub enum DidWebLookupError {
 
 impl DidWebLookup {
     /// They are fetched by this.
-    pub fn new(fetcher: Arc<Fetcher>) -> Self {
+    pub fn new(fetcher: Arc<dyn DocumentFetcher>) -> Self {
         Self { fetcher }
     }
 

@@ -19,7 +19,7 @@ use super::{
     cache::{LookupFailure, SourceAnswer},
     claims::ClaimSource,
 };
-use crate::web_fetch::{FetchError, Fetcher};
+use agentanycast_gateway::composition::{DocumentFetcher, FetchError};
 
 /// How long a document may take, from the name of its host to its end.
 pub(super) const WEB_TIMEOUT: Duration = Duration::from_secs(8);
@@ -127,12 +127,12 @@ fn name_server(text: &str) -> Result<SocketAddr, InvalidNameServer> {
 
 /// All that can be asked.
 pub(super) struct Resolvers {
-    web: Arc<Fetcher>,
+    web: Arc<dyn DocumentFetcher>,
     dns: DnsResolver,
 }
 
 impl Resolvers {
-    pub(super) fn new(web: Arc<Fetcher>, dns: DnsResolver) -> Self {
+    pub(super) fn new(web: Arc<dyn DocumentFetcher>, dns: DnsResolver) -> Self {
         Self { web, dns }
     }
 

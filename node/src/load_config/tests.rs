@@ -10,6 +10,11 @@ use crate::config::{settings_table::NodeSetting, *};
 
 const FILE: &str = "/home/u/.agentanycast/config.toml";
 
+/// All settings.
+fn settings() -> &'static [NodeSetting] {
+    program().keys
+}
+
 /// A command line, an environment and a file.
 #[derive(Clone, Debug, Default)]
 struct ConfigInput {
@@ -44,7 +49,7 @@ impl ConfigInput {
     fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let args = std::iter::once("agentanycastd").chain(self.args.iter().map(String::as_str));
         load(
-            &PROGRAM,
+            program(),
             args.map(OsString::from),
             |name| self.env.get(name).cloned(),
             |path| match &self.file {
@@ -150,7 +155,7 @@ fn without_a_home_the_paths_have_to_be_given() {
     let load = |args: &[&str]| {
         let args = ["agentanycastd"].iter().chain(args).map(OsString::from);
         load(
-            &PROGRAM,
+            program(),
             args,
             |_| None,
             |_| Err(io::ErrorKind::NotFound.into()),
@@ -176,7 +181,7 @@ fn help_and_version_come_before_everything_else() {
             panic!("{flag}")
         };
         assert!(
-            SETTINGS
+            settings()
                 .iter()
                 .filter_map(|key| key.flag.as_ref())
                 .all(|flag| text.contains(flag.name)),
@@ -251,7 +256,7 @@ fn a_collector_that_is_named_is_told() {
 /// A value of each setting that is not its default, as words.
 fn other_value(key: &NodeSetting) -> String {
     let config = Config::defaults(None);
-    let value = match (key.name, (key.show)(&config).as_str()) {
+    let value = match (key.name, key.shown(&config).as_str()) {
         ("listen_addrs" | "bootstrap_peers", _) => "/ip4/127.0.0.1/tcp/9",
         ("grpc_listen", _) => "tcp://[::1]:9",
         ("log_level", _) => "warn",
@@ -296,13 +301,14 @@ fn other_value(key: &NodeSetting) -> String {
 /// The same value in TOML.
 fn toml_value(key: &NodeSetting, word: &str) -> String {
     let mut config = Config::defaults(None);
-    (key.set)(&mut config, &Raw::Word(word.to_owned()), None).unwrap();
-    (key.show)(&config)
+    key.set_value(&mut config, &Raw::Word(word.to_owned()), None)
+        .unwrap();
+    key.shown(&config)
 }
 
 #[test]
 fn every_setting_is_read_from_every_layer_it_has() {
-    for key in SETTINGS {
+    for key in settings() {
         let word = other_value(key);
         if key.name == "policy.groups" {
             continue; // A table; `a_policy_is_read_and_shown` has it.
@@ -319,7 +325,7 @@ fn every_setting_is_read_from_every_layer_it_has() {
         ];
         let is_rule = tables.contains(&key.name);
         assert!(
-            is_rule || expected != (key.show)(&Config::defaults(None)),
+            is_rule || expected != key.shown(&Config::defaults(None)),
             "{}",
             key.name
         );
@@ -433,7 +439,7 @@ fn the_documentation_has_every_setting() {
     let (text, _) = text.split_once("\n## ").unwrap();
     let defaults = Config::defaults(Some(Path::new("~")));
     let plain = |text: &str| text.replace(['"', '`', '[', ']'], "");
-    for key in SETTINGS {
+    for key in settings() {
         let name = match &key.flag {
             Some(flag) if !key.in_file => format!("`--{}`", flag.name),
             _ => format!("`{}`", key.name),
@@ -458,8 +464,8 @@ fn the_documentation_has_every_setting() {
 
 #[test]
 fn names_are_unique() {
-    for (place, key) in SETTINGS.iter().enumerate() {
-        let after = &SETTINGS[place + 1..];
+    for (place, key) in settings().iter().enumerate() {
+        let after = &settings()[place + 1..];
         assert!(after.iter().all(|other| other.name != key.name), "{}", key.name);
         assert!(
             after
@@ -491,7 +497,7 @@ fn the_file_that_a_flag_names_must_be_there() {
     };
     let args = ["agentanycastd", "-config", "~/other.toml"].map(OsString::from);
     let loaded = load(
-        &PROGRAM,
+        program(),
         args.into_iter(),
         |_| None,
         file,
@@ -534,10 +540,12 @@ fn what_is_printed_is_a_file_that_means_the_same() {
     given.args.remove(0);
     let (config, _) = given.run();
     assert_eq!(config.offline_queue_ttl, None);
-    assert_eq!(ConfigInput::file(&printed).run().0, config);
+    let values = |config: &Config| settings().iter().map(|key| key.shown(config)).collect::<Vec<_>>();
+    assert_eq!(values(&ConfigInput::file(&printed).run().0), values(&config));
 }
 
 mod invalid_settings;
+pub(super) mod parts;
 mod schema;
 
 /// Settings whose values a test can draw freely, with words for them.
@@ -591,11 +599,11 @@ proptest! {
             model.insert(key.name, winner);
         }
         let (config, sources) = given.run();
-        for key in SETTINGS {
+        for key in program().keys {
             let (value, source) = model.get(key.name).cloned().unwrap_or((None, ValueSource::Default));
-            let default = (key.show)(&Config::defaults(Some(Path::new("/home/u"))));
+            let default = key.shown(&Config::defaults(Some(Path::new("/home/u"))));
             let expected = value.map_or(default, |value| toml_value(key, value));
-            prop_assert_eq!((key.show)(&config), expected);
+            prop_assert_eq!(key.shown(&config), expected);
             prop_assert_eq!(sources.of(key.name), source);
         }
     }

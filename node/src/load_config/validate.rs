@@ -1,52 +1,42 @@
 //! What goes together, and what this version has: checked after all layers, before anything is bound.
 
-use std::{collections::BTreeSet, net::IpAddr, path::Path, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, path::Path};
 
 use agentanycast_daemon_kit::{
     address::behind_transport,
-    duration,
     missing_feature::MissingFeature,
     settings::quoted,
     traces::{self, COLLECTOR, is_collector},
 };
-use agentanycast_gateways::run::RunWork;
 use agentanycast_identity::{DidDns, DidWeb};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::policy_rules;
 use crate::{
     anycast::endpoint,
-    bridge,
     config::{
         Config, ConfigError, GrpcListen, MIN_HAND_OVER, ValueSource, ValueSources, settings_table, uses_quic,
     },
-    configured_agents,
     identity_resolver::DnsResolver,
 };
 
 /// Longest name of the node, in bytes: what registries take of a name.
 const MAX_NODE_NAME: usize = 256;
 
-/// Longest time for which tasks of an agent that the daemon serves may go on when it is told to stop. With what else a stop takes
-/// it is less than the 15 s that the unit of systemd gives it.
-const MAX_DAEMON_DRAIN: Duration = Duration::from_secs(8);
-
 /// Checks every rule; the first that is broken is the error.
 pub(super) fn validate(config: &Config, sources: &ValueSources) -> Result<(), ConfigError> {
     let check = ConfigCheck { config, sources };
     check.check_not_built()?;
-    check.check_features(bridge::MISSING, traces::MISSING, configured_agents::MISSING)?;
+    check.check_exporter(traces::MISSING)?;
     check.addresses()?;
     check.registries()?;
     check.paths()?;
     check.access()?;
     check.telemetry()?;
     check.limits()?;
-    check.configured_agents()?;
     check.check_texts()?;
     check.identity()?;
-    check.policy()?;
-    check.bridge()
+    check.policy()
 }
 
 struct ConfigCheck<'a> {
@@ -83,34 +73,17 @@ impl ConfigCheck<'_> {
         }
     }
 
-    /// Refuses what is switched on and left out of this program.
-    fn check_features(
-        &self,
-        bridge: Option<MissingFeature>,
-        exporter: Option<MissingFeature>,
-        runner: Option<MissingFeature>,
-    ) -> Result<(), ConfigError> {
-        let c = self.config;
-        let wanted = [
-            (c.bridge.enabled, "bridge.enabled", bridge),
-            (c.mcp.enabled, "mcp.enabled", bridge),
-            (c.mcp.stdio, "mcp.stdio", bridge),
-            (c.telemetry.enabled, "telemetry.enabled", exporter),
-            (!c.agents.run.is_empty(), "agents.run", runner),
-            (!c.agents.mcp.is_empty(), "agents.mcp", runner),
-            (!c.mcp.proxy.is_empty(), "mcp.proxy", runner),
-        ];
-        let mut missing = wanted
-            .into_iter()
-            .filter_map(|(on, key, part)| on.then_some((key, part?)));
-        match missing.next() {
-            Some((key, part)) => Err(ConfigError::LeftOut {
-                key: key.to_owned(),
-                value: quoted(&self.value(key)),
-                origin: self.sources.of(key),
+    /// Refuses traces where the exporter is left out of this program.
+    fn check_exporter(&self, missing: Option<MissingFeature>) -> Result<(), ConfigError> {
+        const KEY: &str = "telemetry.enabled";
+        match missing {
+            Some(part) if self.config.telemetry.enabled => Err(ConfigError::LeftOut {
+                key: KEY.to_owned(),
+                value: quoted(&self.value(KEY)),
+                origin: self.sources.of(KEY),
                 part,
             }),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -268,33 +241,6 @@ impl ConfigCheck<'_> {
         }
     }
 
-    /// Each configured agent has a name of its own, and is stopped in time.
-    fn configured_agents(&self) -> Result<(), ConfigError> {
-        if !self.config.mcp.proxy.is_empty() && configured_agents::mcp_proxy(&self.config.mcp.proxy).is_none()
-        {
-            return Err(self.bad_setting("mcp.proxy", "a command whose quotes are closed, or a URL"));
-        }
-        let mut names = BTreeSet::new();
-        for agent in configured_agents::agents_of(self.config) {
-            let key = match agent.work {
-                RunWork::McpProgram(_) | RunWork::McpUrl { .. } => "agents.mcp",
-                _ => "agents.run",
-            };
-            if agent.drain > MAX_DAEMON_DRAIN {
-                let allowed = format!(
-                    "a drain of at most {} for agent {}; `anycast run` serves one that takes longer to end",
-                    duration::format(MAX_DAEMON_DRAIN),
-                    agent.name
-                );
-                return Err(self.bad(key, &agent.name, &allowed));
-            }
-            if !names.insert(agent.name.clone()) {
-                return Err(self.bad(key, &agent.name, "the name of one agent only"));
-            }
-        }
-        Ok(())
-    }
-
     fn identity(&self) -> Result<(), ConfigError> {
         let identity = &self.config.identity;
         let web = &identity.did_web;
@@ -370,23 +316,6 @@ impl ConfigCheck<'_> {
         Ok(())
     }
 
-    fn bridge(&self) -> Result<(), ConfigError> {
-        let config = self.config;
-        let bridge = &config.bridge;
-        if bridge.enabled {
-            let names = ("bridge.", "--bridge-", "bridge.listen");
-            bridge
-                .front
-                .check(names, settings_table::SETTINGS, config, self.sources)?;
-        }
-        if config.mcp.enabled {
-            let names = ("bridge.", "--bridge-", "mcp.listen");
-            let front = config.mcp_front();
-            front.check(names, settings_table::SETTINGS, config, self.sources)?;
-        }
-        Ok(())
-    }
-
     /// The value of a setting as the user knows it, without quotes around texts.
     fn value(&self, key: &str) -> String {
         settings_table::find(key)
@@ -458,44 +387,26 @@ fn can_dial(address: &Multiaddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_gateways::{bridge::LEFT_OUT, run};
-
     use super::*;
 
-    /// Where nothing is left out too: a program without gateways is asked by `.ci/without-gateways`.
     #[test]
-    fn what_is_left_out_is_refused_by_the_setting_that_asks_for_it() {
-        type Ask = fn(&mut Config);
-        let asks: [(&str, Ask); 5] = [
-            ("bridge.enabled", |config| config.bridge.enabled = true),
-            ("mcp.enabled", |config| config.mcp.enabled = true),
-            ("mcp.stdio", |config| config.mcp.stdio = true),
-            ("telemetry.enabled", |config| config.telemetry.enabled = true),
-            ("mcp.proxy", |config| config.mcp.proxy.push_str("uvx server")),
-        ];
+    fn traces_are_refused_where_the_exporter_is_left_out() {
         let sources = ValueSources::default();
-        let refusal = |config: &Config, (bridge, exporter, runner)| {
+        let refusal = |enabled, missing| {
+            let mut config = Config::defaults(None);
+            config.telemetry.enabled = enabled;
             let check = ConfigCheck {
-                config,
+                config: &config,
                 sources: &sources,
             };
-            check
-                .check_features(bridge, exporter, runner)
-                .map_err(|error| error.to_string())
+            check.check_exporter(missing).map_err(|error| error.to_string())
         };
-        for (key, ask) in asks {
-            let mut config = Config::defaults(None);
-            let left_out = (Some(LEFT_OUT), Some(traces::LEFT_OUT), Some(run::LEFT_OUT));
-            assert_eq!(refusal(&config, left_out), Ok(()));
-            ask(&mut config);
-            assert_eq!(refusal(&config, (None, None, None)), Ok(()));
-            let error = refusal(&config, left_out).unwrap_err();
-            let part = match key {
-                "telemetry.enabled" => traces::LEFT_OUT,
-                "mcp.proxy" => run::LEFT_OUT,
-                _ => LEFT_OUT,
-            };
-            assert!(error.starts_with(&format!("{part}; {key}: ")), "{error}");
-        }
+        assert_eq!(refusal(false, Some(traces::LEFT_OUT)), Ok(()));
+        assert_eq!(refusal(true, None), Ok(()));
+        let error = refusal(true, Some(traces::LEFT_OUT)).unwrap_err();
+        assert!(
+            error.starts_with(&format!("{}; telemetry.enabled: ", traces::LEFT_OUT)),
+            "{error}"
+        );
     }
 }

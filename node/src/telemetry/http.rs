@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     anycast::{Anycast, RegistryStatus},
-    bridge::GatewayCounters,
     config,
+    gateway_counters::GatewayCounters,
     health::Health,
 };
 
@@ -130,10 +130,9 @@ async fn metrics(State(face): State<MetricsHttp>) -> Response {
         transports: parts.net.transports(),
         net: NetMetrics::from(parts.net.counters()),
         resolutions: parts.anycast.resolutions(),
-        requests: parts.gateway_counters.requests(),
+        requests: parts.gateway_counters.a2a_requests(),
         gateway_requests: parts.gateway_counters.gateway_requests(),
         gateway_figures: parts.gateway_counters.own_figures(),
-        tool_calls: parts.gateway_counters.tool_calls(),
     };
     ([(CONTENT_TYPE, METRICS_TYPE)], figures.text()).into_response()
 }

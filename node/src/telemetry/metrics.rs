@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, fmt};
 
 use agentanycast_core::{BucketCounts, Direction, EngineCounters, EngineMetrics, NodeAgent};
 use agentanycast_daemon_kit::logging;
+use agentanycast_gateway::metrics::MetricFamily;
 use agentanycast_net as net;
 use prometheus_client::{
     collector::Collector,
@@ -14,7 +15,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{anycast::Resolutions, bridge::GatewayFigures};
+use super::gateway_figures;
+use crate::anycast::Resolutions;
 
 /// One look at everything that is counted.
 #[derive(Debug)]
@@ -34,9 +36,7 @@ pub(super) struct MetricsSnapshot {
     /// Answers of gateways with a section of their own: gateway, status, how many.
     pub(super) gateway_requests: Vec<(&'static str, String, u64)>,
     /// Figures that gateways have of their own.
-    pub(super) gateway_figures: GatewayFigures,
-    /// Calls of MCP tools: tool, status, how many.
-    pub(super) tool_calls: Vec<(&'static str, &'static str, u64)>,
+    pub(super) gateway_figures: Vec<MetricFamily>,
 }
 
 /// Connected peers.
@@ -222,15 +222,7 @@ impl MetricsSnapshot {
                 ([("gateway", *gateway), ("status", status.as_str())], *count)
             }),
         )?;
-        self.gateway_figures.encode(out)?;
-        counters(
-            out,
-            "mcp_tool_calls",
-            "Calls of MCP tools that have ended",
-            self.tool_calls
-                .iter()
-                .map(|(tool, status, count)| ([("tool", *tool), ("status", *status)], *count)),
-        )
+        gateway_figures::encode(&self.gateway_figures, out)
     }
 
     fn encode_engine(&self, out: &mut DescriptorEncoder<'_>, engine: &EngineMetrics) -> fmt::Result {

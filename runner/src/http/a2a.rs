@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentanycast_a2a::outbound::DeliveryRunner;
 use agentanycast_gateway::agents::AgentTask;
-use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, OutboundConfig, Secret};
+use agentanycast_gateways::outbound::{Credentials, HostConfig, OutboundConfig, Secret};
 use agentanycast_proto::v1::{self, TaskStatus};
 use async_trait::async_trait;
 use reqwest::{Client, Url};

@@ -1,4 +1,4 @@
-//! What the Debian package has, as its list in `cli/Cargo.toml` says: a document's links lead to what is installed with it.
+//! What the Debian package has, as its list in `anycast/Cargo.toml` says: a document's links lead to what is installed with it.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use super::read;
 /// What is installed: where, and the file of the tree that it is. Without what the list has by a pattern, such as the man
 /// pages, which no document links to.
 fn installed() -> BTreeMap<PathBuf, String> {
-    let list = read("cli/Cargo.toml");
+    let list = read("anycast/Cargo.toml");
     let (_, assets) = list.split_once("\nassets = [\n").unwrap();
     let (assets, _) = assets.split_once("\n]").unwrap();
     let asset = |line: &str| {

@@ -170,7 +170,7 @@ async fn the_configuration_is_shown_with_its_sources() {
     assert!(line("log_format").contains("default"));
     // Shown, and refused: so a file can be checked before a restart.
     let wrong = Daemon::builder()
-        .config("retry_delays = []\n")
+        .config("retry_delays = ['0']\n")
         .args(["--print-config"]);
     let output = wrong.run_to_end().await;
     assert!(

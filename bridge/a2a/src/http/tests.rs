@@ -9,7 +9,7 @@ use agentanycast_gateway::fake::{
     FakeGateway, TWO_AGENTS,
     changed_json::{change, other},
 };
-use agentanycast_gateways::{bridge::CardGrpc, front::CallerLimits};
+use agentanycast_gateways::{a2a::CardGrpc, front::CallerLimits};
 use axum::body::Body;
 use http::{Request, StatusCode};
 use proptest::prelude::*;

@@ -93,7 +93,7 @@ impl TestGateway {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("ws://{}/ws", self.running.address())
+        format!("ws://{}/ws", self.running.address().unwrap())
     }
 
     pub(crate) fn endpoint(&self) -> WebSocketEndpoint {

@@ -97,7 +97,7 @@ async fn devices_and_constellations_work_over_tls_with_a_token() {
         front.tls_key = Some(key.clone());
     })
     .await;
-    let url = format!("wss://localhost:{}/ws", gateway.running.address().port());
+    let url = format!("wss://localhost:{}/ws", gateway.running.address().unwrap().port());
     let endpoint = WebSocketEndpoint::new(&url).unwrap().with_token(TOKEN);
     // The certificate is not one that the system trusts.
     let error = endpoint.connect().await.unwrap_err();

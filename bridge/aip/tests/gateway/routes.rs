@@ -32,7 +32,7 @@ async fn a_wrong_token_is_refused_before_the_socket() {
 }
 
 async fn call(gateway: &TestGateway, path: &str, body: Option<Value>) -> (u16, Value) {
-    let url = format!("http://{}{path}", gateway.running.address());
+    let url = format!("http://{}{path}", gateway.running.address().unwrap());
     let client = reqwest::Client::new();
     let request = match body {
         Some(body) => client
@@ -88,7 +88,7 @@ async fn the_rest_routes_tell_of_clients_and_dispatch_tasks() {
     );
     let large = json!({ "client_id": "d", "request": "x".repeat(2 << 20) });
     assert_eq!(call(&gateway, "/api/dispatch", Some(large)).await.0, 400);
-    let url = format!("http://{}/api/clients", gateway.running.address());
+    let url = format!("http://{}/api/clients", gateway.running.address().unwrap());
     assert_eq!(reqwest::get(url).await.unwrap().status().as_u16(), 401);
 }
 
@@ -96,7 +96,7 @@ async fn the_rest_routes_tell_of_clients_and_dispatch_tasks() {
 async fn a_message_above_the_largest_closes_its_socket_and_disturbs_no_other() {
     let gateway = TestGateway::start().await;
     let _device = gateway.device("d").await;
-    let address = gateway.running.address();
+    let address = gateway.running.address().unwrap();
     let request = format!("ws://{address}/ws?token={TOKEN}");
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut socket, _) = client_async(request, stream).await.unwrap();

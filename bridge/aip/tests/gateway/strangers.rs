@@ -12,7 +12,7 @@ async fn call(
     path: &str,
     body: Option<Value>,
 ) -> (u16, Value) {
-    let url = format!("http://{}{path}", gateway.running.address());
+    let url = format!("http://{}{path}", gateway.running.address().unwrap());
     let client = reqwest::Client::new();
     let mut request = match body {
         Some(body) => client

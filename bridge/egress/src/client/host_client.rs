@@ -5,7 +5,7 @@ mod credentials;
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_daemon_kit::{address::bare_url, hot_reload::HotReload};
-use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, OutboundConfig};
+use agentanycast_gateways::outbound::{Credentials, HostConfig, OutboundConfig};
 use anyhow::Context as _;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};

@@ -6,7 +6,7 @@
 
 use std::{fmt, fs, sync::Arc};
 
-use agentanycast_gateways::bridge::outbound::HostConfig;
+use agentanycast_gateways::outbound::HostConfig;
 use anyhow::Context as _;
 use tokio_rustls::rustls::{
     self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,

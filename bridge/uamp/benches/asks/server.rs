@@ -2,10 +2,13 @@
 
 use std::{convert::Infallible, fs, sync::Arc};
 
+use agentanycast_a2a::A2aGateway;
 use agentanycast_daemon_kit::settings::ListenOn;
 use agentanycast_front::{front::Front, sse};
-use agentanycast_gateway::{NodePort, fake::agents::FakeAgents, running::RunningGateway};
-use agentanycast_gateways::{bridge::Settings as A2aSettings, front::FrontSettings};
+use agentanycast_gateway::{
+    NodePort, fake::agents::FakeAgents, registration::GatewayModule as _, running::RunningGateway,
+};
+use agentanycast_gateways::{a2a::A2aSettings, front::FrontSettings};
 use agentanycast_uamp::jws::SigningIdentity;
 use agentanycast_uamp_gateway::{UampGateway, settings::UampSettings};
 use axum::{Router, body::Body, extract::Request, response::Response};
@@ -57,34 +60,29 @@ pub(crate) async fn serve(kind: ServerKind) {
     };
     settings.limits.rate = 0;
     settings.auth.tokens_file = Some(file("tokens"));
+    let front = |settings| Front::new(settings, Arc::default()).unwrap();
+    let node = || NodePort {
+        client: Arc::new(ScriptedNode::default()),
+        agents: Arc::new(FakeAgents::default()),
+        external: None,
+        key: None,
+        home: None,
+    };
     match kind {
         ServerKind::Bare => serve_bare(settings).await,
         ServerKind::A2a => {
-            let settings = A2aSettings {
-                front: settings,
-                ..A2aSettings::default()
-            };
-            let node = Arc::new(ScriptedNode::default());
-            let running = agentanycast_a2a::start(&settings, node, None, Arc::default()).await;
+            let running = A2aGateway::start(node(), front(settings), A2aSettings::default()).await;
             announce(running.unwrap()).await;
         }
         ServerKind::Uamp => {
-            let front = Front::new(settings, Arc::default()).unwrap();
-            let node = NodePort {
-                client: Arc::new(ScriptedNode::default()),
-                agents: Arc::new(FakeAgents::default()),
-                external: None,
-                key: None,
-                home: None,
-            };
-            let running = UampGateway::start_as(identity(), node, front, UampSettings::default()).await;
-            announce(running.unwrap()).await;
+            let started = UampGateway::start_as(identity(), node(), front(settings), UampSettings::default());
+            announce(started.await.unwrap()).await;
         }
     }
 }
 
 async fn announce(mut running: RunningGateway) {
-    println!("{}", running.address());
+    println!("{}", running.address().unwrap());
     running.wait_ended().await;
 }
 

@@ -176,7 +176,7 @@ impl TestGateway {
 
     async fn try_start(&self) -> anyhow::Result<(RunningGateway, Runtime)> {
         let counts = Arc::new(RequestCounts::default());
-        let front = Front::of_gateway("uamp", self.front.clone(), counts)?;
+        let front = Front::in_section("gateways.uamp.", self.front.clone(), counts)?;
         let node = NodePort {
             client: Arc::new(self.node.clone()),
             agents: Arc::new(FakeAgents::default()),
@@ -205,7 +205,7 @@ impl TestGateway {
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {
-        self.running.as_ref().unwrap().address()
+        self.running.as_ref().unwrap().address().unwrap()
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -41,7 +41,7 @@ pub(crate) async fn serve() {
     let running = UapHubGateway::start(node, front, UapHubSettings::default())
         .await
         .unwrap();
-    announce(&format!("http://{}", running.address())).await;
+    announce(&format!("http://{}", running.address().unwrap())).await;
     // All tasks of one type, then those of the next: what comes first must not be served alone.
     for (of, kind) in TYPES.iter().enumerate() {
         for number in (of..sessions()).step_by(TYPES.len()) {

@@ -74,7 +74,7 @@ impl TestHub {
             home: None,
         };
         let running = UapHubGateway::start(node, front, settings).await.unwrap();
-        let url = format!("http://{}", running.address());
+        let url = format!("http://{}", running.address().unwrap());
         Self { agents, running, url }
     }
 

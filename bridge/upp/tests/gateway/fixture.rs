@@ -62,7 +62,7 @@ impl TestGateway {
     }
 
     pub(crate) fn post(&self, target: &str, accept: &str) -> RequestBuilder {
-        let url = format!("http://{}/upp/{target}", self.running.address());
+        let url = format!("http://{}/upp/{target}", self.running.address().unwrap());
         let request = self.client.post(url).bearer_auth(TOKEN);
         request
             .header("accept", accept)

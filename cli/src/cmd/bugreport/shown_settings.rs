@@ -1,7 +1,7 @@
 //! PURE: the settings as `--print-config` prints them, with the values of a list of what may be shown. What is not on it is
 //! stars: a setting that a later version has is hidden until it is put on the list.
 
-use agentanycast_gateways::run::{program_name, shown_url};
+use agentanycast_gateway::settings::run::{program_name, shown_url};
 use toml::{Table, Value};
 
 /// What stands in the place of a value.

@@ -90,12 +90,12 @@ impl Args for SkillPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::{Args as Line, Command as Typed};
+    use crate::cmd::{AnyCommand, Args as Line, Command as Typed};
 
     /// TARGET, what the option says, and what is sent.
     fn read(words: &[&str]) -> (String, SkillOption, Vec<String>) {
         let line = Line::parse_from_words(["anycast", "send"].iter().chain(words).map(Into::into).collect());
-        let Typed::Send(mut args) = line.unwrap().command else {
+        let AnyCommand::Own(Typed::Send(mut args)) = line.unwrap().command else {
             panic!("another command")
         };
         let said = args.take_skill();

@@ -55,7 +55,7 @@ fn settings_without_a_flag() {
         assert!(matches!(error, ConfigError::NoFlag { .. }), "{error:?}");
         line(&error, &[said]);
     }
-    for setting in SETTINGS.iter().filter(|key| key.flag.is_none()) {
+    for setting in settings().iter().filter(|key| key.flag.is_none()) {
         let arg = format!("--{}", setting.name.replace(['.', '_'], "-"));
         let error = ConfigInput::args(&[&arg]).error();
         let ConfigError::NoFlag { key, variable, .. } = &error else {
@@ -201,7 +201,7 @@ fn unknown_keys_of_entries() {
 /// Those of the relay, the bridge and the SDKs may stand in the same environment.
 #[test]
 fn the_variables_of_other_programs_are_nobodys_mistake() {
-    let own = SETTINGS.iter().filter_map(|key| key.variable).chain(["CONFIG"]);
+    let own = settings().iter().filter_map(|key| key.variable).chain(["CONFIG"]);
     let of_others = [
         "RELAY_CONFIG",
         "RELAY_KEY",
@@ -219,10 +219,10 @@ fn the_variables_of_other_programs_are_nobodys_mistake() {
     ];
     for name in own.chain(of_others) {
         let name = OsString::from(format!("{ENVIRONMENT_PREFIX}{name}"));
-        assert_eq!(settings::unknown_variables(&PROGRAM, std::iter::once(name)), []);
+        assert_eq!(settings::unknown_variables(program(), std::iter::once(name)), []);
     }
     let policy = OsString::from("AGENTANYCAST_TRUSTED_PEERS");
-    let unknown = settings::unknown_variables(&PROGRAM, std::iter::once(policy));
+    let unknown = settings::unknown_variables(program(), std::iter::once(policy));
     assert_eq!(
         unknown[0].near.as_deref(),
         Some("policy.trusted_peers in the configuration file")

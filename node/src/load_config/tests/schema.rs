@@ -34,7 +34,7 @@ fn line(name: &str, value: &str) -> String {
 #[test]
 fn it_is_a_schema_and_has_every_setting() {
     assert!(jsonschema::draft202012::meta::is_valid(&schema()));
-    for key in SETTINGS.iter().filter(|key| key.in_file) {
+    for key in settings().iter().filter(|key| key.in_file) {
         let schema = of(key.name);
         let description = schema["description"].as_str().unwrap();
         assert!(!description.is_empty(), "{} is not described", key.name);
@@ -52,10 +52,10 @@ fn it_is_a_schema_and_has_every_setting() {
 fn files_that_are_read_are_valid() {
     let defaults = Config::defaults(None);
     let written = |key: &&NodeSetting| key.in_file && key.only_with.is_none();
-    let all: String = SETTINGS
+    let all: String = settings()
         .iter()
         .filter(written)
-        .map(|key| line(key.name, &(key.show)(&defaults)))
+        .map(|key| line(key.name, &key.shown(&defaults)))
         .collect();
     let of_package = include_str!("../../../../deploy/debian/config.toml");
     // Its examples too.
@@ -146,7 +146,7 @@ fn entry(name: &str, number: usize) -> String {
 #[test]
 fn bounds_are_those_of_the_checks() {
     let mut bounded = 0;
-    for (key, bounds) in SETTINGS.iter().filter_map(|key| Some((key, key.bounds?))) {
+    for (key, bounds) in settings().iter().filter_map(|key| Some((key, key.bounds?))) {
         let name = key.name;
         let (inside, outside) = match bounds {
             Bounds::Numbers(least, most) => {

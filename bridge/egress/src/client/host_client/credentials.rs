@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use agentanycast_gateways::bridge::outbound::{Credentials, Secret};
+use agentanycast_gateways::outbound::{Credentials, Secret};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, header};
