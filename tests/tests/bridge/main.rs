@@ -10,6 +10,7 @@
 )]
 
 mod aip;
+mod all_gateways;
 mod auth;
 mod cards;
 mod contexts;
