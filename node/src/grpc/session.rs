@@ -290,14 +290,12 @@ async fn wait_for_end(
     let ended = over.await.map_err(|_| ServiceError::stopping())?;
     // It fails when it is closed, which it never is.
     let room = Arc::clone(&calls.task_permits).acquire_owned().await.ok();
-    match ended {
-        Some(task) => Ok(full_task(calls, &task, room).await),
-        None => {
-            let task = calls.service.get_task(request, &calls.caller);
-            let task = Some(Box::pin(task).await?);
-            Ok((GetTaskResponse { task }, room))
-        }
+    if let Some(task) = ended {
+        return Ok(full_task(calls, &task, room).await);
     }
+    let task = calls.service.get_task(request, &calls.caller);
+    let task = Some(Box::pin(task).await?);
+    Ok((GetTaskResponse { task }, room))
 }
 
 async fn full_task(calls: &SessionCalls, task: &Task, room: Option<TaskPermit>) -> FullTask {

@@ -33,9 +33,12 @@ const MAX_FORMER_BYTES: usize = 32 << 10;
 /// Callers whose cards wait for them to listen.
 const PENDING_CARDS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// The records of all agents, by their names.
-fn records_in(store: &dyn Store) -> Result<Vec<(Arc<str>, Vec<u8>)>, StoreError> {
-    let mut records: Vec<(Arc<str>, Vec<u8>)> = Vec::new();
+/// The name of an agent, and its record as bytes.
+type NamedRecord = (Arc<str>, Vec<u8>);
+
+/// The records of all agents.
+fn records_in(store: &dyn Store) -> Result<Vec<NamedRecord>, StoreError> {
+    let mut records = Vec::new();
     agentanycast_store::for_each(store, &[tag::AGENT], |key, record| {
         let name = schema::split(key).and_then(|(name, _)| std::str::from_utf8(name).ok());
         if let Some(name) = name.filter(|name| is_agent_name(name)) {
