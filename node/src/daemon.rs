@@ -258,6 +258,7 @@ impl RunningNode {
         remember_ports_and_card(&engine, &net, &anycast).await?;
 
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
+        let listener = listener.kept_while(&config.key_path, me);
         let agents = engine.clone();
         listener
             .connections()
@@ -267,6 +268,7 @@ impl RunningNode {
         for socket in &config.agents.socket {
             let bound = listen::bind(&socket.listen, &GrpcAccess::default()).await;
             let bound = bound.with_context(|| format!("the socket of agent {}", socket.name))?;
+            let bound = bound.kept_while(&config.key_path, me);
             agent_sockets.push((socket.name.clone(), bound.address().clone()));
             let name = socket.name.as_str().into();
             listeners.push(bound.for_agent(name, listeners[0].connections()));

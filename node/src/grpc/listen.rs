@@ -10,8 +10,15 @@ mod process;
 mod tls;
 mod unix;
 
-use std::{collections::HashSet, fmt, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
+use agentanycast_identity::PeerId;
 use futures::{Stream, stream};
 use tokio::{
     net::TcpListener,
@@ -144,6 +151,15 @@ pub async fn bind(listen: &GrpcListen, access: &GrpcAccess) -> Result<GrpcListen
 }
 
 impl GrpcListener {
+    /// A Unix socket whose file was deleted is made again only while this key file has the key of this node.
+    #[must_use]
+    pub fn kept_while(mut self, key: &Path, peer: PeerId) -> Self {
+        if let Socket::Unix { socket, .. } = &mut self.socket {
+            socket.keep_while(key.to_owned(), peer);
+        }
+        self
+    }
+
     /// The bound address: a TCP port that was 0 is the real one.
     pub fn address(&self) -> &GrpcListen {
         &self.address

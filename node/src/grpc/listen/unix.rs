@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_identity::PeerId;
 use tokio::{
     net::{UnixListener, UnixStream},
     time::{self, Interval, MissedTickBehavior},
@@ -35,6 +36,8 @@ pub(super) struct UnixSocket {
     look: Interval,
     /// Another file has the path, and the log says so.
     is_displaced: bool,
+    /// The key file of the home, and whose key it is: where it is another's, the file is not made again.
+    key: Option<(PathBuf, PeerId)>,
 }
 
 impl UnixSocket {
@@ -48,6 +51,20 @@ impl UnixSocket {
             file,
             look,
             is_displaced: false,
+            key: None,
+        })
+    }
+
+    /// Makes its file again only while this key file has the key of this node: a home that was deleted may be another
+    /// daemon's by then.
+    pub(super) fn keep_while(&mut self, key: PathBuf, peer: PeerId) {
+        self.key = Some((key, peer));
+    }
+
+    fn is_home_ours(&self) -> bool {
+        self.key.as_ref().is_none_or(|(file, peer)| {
+            let key = agentanycast_identity::load(file).ok().flatten();
+            key.is_some_and(|key| agentanycast_identity::peer_id(&key) == *peer)
         })
     }
 
@@ -67,6 +84,7 @@ impl UnixSocket {
     async fn keep_in_place(&mut self) {
         match self.file.state() {
             FileState::InPlace => self.is_displaced = false,
+            FileState::Missing if !self.is_home_ours() => {}
             FileState::Missing => match bind(&self.file.path).await {
                 Ok((listener, file)) => {
                     tracing::warn!(socket = %file.path.display(), "the socket's file was deleted and is made again");
