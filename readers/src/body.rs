@@ -55,7 +55,7 @@ pub fn readable<'a>(body: &'a [u8], content_type: &str, content_encoding: &str) 
     text
 }
 
-/// As [`excerpt`](crate::excerpt::excerpt), of a whole answer: where that is a page of HTML or XML, only the text of the page. Bytes that are
+/// As [`excerpt`], of a whole answer: where that is a page of HTML or XML, only the text of the page. Bytes that are
 /// packed are named.
 ///
 /// ```
