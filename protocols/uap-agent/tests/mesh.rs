@@ -1,14 +1,17 @@
 //! Agents of the mesh against a real daemon: an agent as a service, as a tool of another one, and as a model.
 //!
-//! The daemon is the `agentanycastd` beside the test's program, which `cargo build -p agentanycast-node`
-//! makes.
+//! The daemon is the `anycast` beside the test's program, which `cargo build -p anycast` makes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "support/structure.rs"]
 mod support;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentanycast::{AgentCard, Artifact, Node, Part, Skill, Target, TaskError, TaskFilter, TaskStatus};
 use agentanycast_uap::{
@@ -28,19 +31,19 @@ use tokio::sync::Notify;
 /// How long a test waits for what must happen.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-fn daemon() -> PathBuf {
+/// The program under the name of the daemon, by a link in this directory.
+fn daemon(directory: &Path) -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let program = test
-        .parent()
-        .and_then(|deps| deps.parent())
-        .unwrap()
-        .join("agentanycastd");
+    let profile = test.parent().and_then(Path::parent).unwrap();
+    let program = profile.join("anycast");
     assert!(
         program.exists(),
-        "{} is missing: cargo build -p agentanycast-node",
+        "{} is missing: cargo build -p anycast",
         program.display()
     );
-    program
+    let link = directory.join("agentanycastd");
+    std::os::unix::fs::symlink(program, &link).unwrap();
+    link
 }
 
 /// A node of its own, whose daemon ends with the test.
@@ -55,7 +58,7 @@ impl Mesh {
         let home = tempfile::tempdir().unwrap();
         let node = Node::builder()
             .home(home.path())
-            .daemon_binary(daemon())
+            .daemon_binary(daemon(home.path()))
             .daemon_arg("--listen=/ip4/127.0.0.1/tcp/0")
             .daemon_arg("--metrics-listen=")
             .daemon_env("AGENTANYCAST_ENABLE_MDNS", "false")

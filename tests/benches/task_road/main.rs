@@ -4,7 +4,7 @@
 //! them, in slices that take turns with theirs, the *bare road* (the same hops with nothing in them) and the
 //! *bare barrier* (one batch into sled, flushed and synced). The figures are medians over the slices, and the
 //! ratios of ours to the bare ones are what is promised (docs/design.md). Build the daemon first:
-//! `cargo build --release -p agentanycast-node`. `--help` shows the options.
+//! `cargo build --release -p anycast --features full`. `--help` shows the options.
 
 #![allow(
     clippy::unwrap_used,

@@ -17,7 +17,7 @@ Measures the task road against the bare road and the bare barrier.
   --stream-mib N     size of the streamed artifact (1024)
   --stream-rounds N  how often it is streamed (3)
   --quick            3 rounds of 150 ms, 256 MiB once
-  --daemon PATH      the daemon's program (target/release/agentanycastd)
+  --daemon PATH      the daemon's program (target/release/names/agentanycastd)
   --json PATH        also write the figures there
   --check            exit code 1 when a target is missed
   --list             show the cells

@@ -31,7 +31,7 @@ pub(crate) fn warn(program: &Path) {
         && changed > built
     {
         eprintln!(
-            "WARNING: {} is newer than the daemon; `cargo build --release -p agentanycast-node` first",
+            "WARNING: {} is newer than the daemon; `cargo build --release -p anycast --features full` first",
             path.display()
         );
     }

@@ -20,8 +20,8 @@ use crate::{
 
 /// Lines that build or install.
 const INSTALLS: [&str; 11] = [
-    "cargo install --locked --path cli --features full",
-    "cargo run --locked --profile quick -p agentanycast-cli -- demo --pair",
+    "cargo install --locked --path anycast --features full",
+    "cargo run --locked --profile quick -p anycast -- demo --pair",
     "npm install --global agentanycastd",
     "npm install --ignore-scripts",
     "npm install --ignore-scripts agentanycast@0.8.1",

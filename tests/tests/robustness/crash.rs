@@ -11,7 +11,7 @@
 //! `AGENTANYCAST_CRASH_SEED` repeats the random choices of a run, which says its seed. The long version:
 //!
 //! ```sh
-//! cargo build -p agentanycast-node
+//! cargo build -p anycast --features full
 //! AGENTANYCAST_CRASH_ROUNDS=100 cargo test -p agentanycast-tests --test robustness crash
 //! ```
 

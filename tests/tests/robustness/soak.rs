@@ -3,8 +3,8 @@
 //!
 //! Short by default. The long run, an hour with the daemon's default retention (100 000 tasks, which 300 a
 //! second reach after 333 s):
-//! `AGENTANYCAST_SOAK_SECONDS=3600 AGENTANYCAST_SOAK_CSV=soak.csv cargo test --release -p agentanycast-node
-//! -p agentanycast-tests --bin agentanycastd --test robustness soak -- --nocapture`
+//! `AGENTANYCAST_SOAK_SECONDS=3600 AGENTANYCAST_SOAK_CSV=soak.csv cargo test --release -p anycast
+//! -p agentanycast-tests --features anycast/full --bin anycast --test robustness soak -- --nocapture`
 //!
 //! | variable | meaning, default |
 //! |---|---|

@@ -178,7 +178,7 @@ fn end_once_and_well(deliver: DeliverMode) {
     };
     panic!(
         "{}\n\nseed {seed}: {}\nthe whole run: AGENTANYCAST_FIRST_SEED={seed} AGENTANYCAST_SEEDS=1 \
-         cargo test -p agentanycast-node --lib simulation::whatever 2>&1 | less",
+         cargo test -p agentanycast-core --lib simulation::whatever 2>&1 | less",
         trace[from..].join("\n"),
         wrong
             .as_deref()

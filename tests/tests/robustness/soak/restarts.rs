@@ -5,8 +5,8 @@
 //! Short by default. Two hours at 200 tasks a second, the receiver restarted each minute, with the figures as CSV and as a
 //! plot:
 //! `AGENTANYCAST_SOAK_RELAY_SECONDS=7200 AGENTANYCAST_SOAK_CSV=soak.csv AGENTANYCAST_SOAK_SVG=docs/soak.svg cargo test
-//! --release -p agentanycast-node -p agentanycast-relay -p agentanycast-tests --bin agentanycastd
-//! --bin agentanycast-relay --test robustness soak::restarts -- --nocapture`
+//! --release -p anycast -p agentanycast-tests --features anycast/full --bin anycast --test robustness soak::restarts
+//! -- --nocapture`
 //!
 //! | variable | meaning, default |
 //! |---|---|
