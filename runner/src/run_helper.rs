@@ -341,8 +341,9 @@ async fn run(args: &HelperArgs, life: &UnixStream, stdio: [OwnedFd; 3]) -> io::R
     }
     kill_children().await;
     let mut reason = String::new();
-    // Its end is here: the process that holds the other one is gone, or has become the program.
-    told.read_to_string(&mut reason)?;
+    // Its end is here: the process that holds the other one is gone, or has become the program. One that was ended before it
+    // took its descriptors has told nothing: the system says then that the connection was reset.
+    let _ = told.read_to_string(&mut reason);
     Ok(if reason.is_empty() {
         end
     } else {
