@@ -32,7 +32,7 @@ pub trait GatewayModule: 'static {
         settings: Self::Settings,
     ) -> impl Future<Output = anyhow::Result<RunningGateway>> + Send;
 
-    /// Begins to do what it has to do without its front, where [`SettingTables::is_wanted_without_front`] says that there is
+    /// Begins to do what it has to do without its front, where [`SettingTables::wanted_without_front`] says that there is
     /// something.
     fn start_without_front(_: NodePort, _: Self::Settings) -> Option<RunningGateway> {
         None
@@ -78,7 +78,7 @@ impl Registration {
             },
             is_wanted_without_front: |name, host, values| {
                 let settings = values.read::<M::Settings>(name, host);
-                settings.own.is_wanted_without_front()
+                settings.own.wanted_without_front().is_some()
             },
             start: |program, node| start::<M>(program, node).boxed(),
         }
@@ -108,10 +108,10 @@ impl Registration {
             check: |gateway, host, values, sources| {
                 let settings = values.read::<S>(gateway.name, host);
                 let (section, missing) = (S::section(gateway.name, host), gateway.missing);
-                let own = S::OWN.iter().find(|_| settings.own.is_wanted_without_front());
-                let wanted = match own {
-                    _ if settings.enabled => Some("enabled"),
-                    own => own.map(|key| key.name),
+                let wanted = if settings.enabled {
+                    Some("enabled")
+                } else {
+                    settings.own.wanted_without_front()
                 };
                 let refused = wanted.zip(missing).map(|(key, part)| ConfigError::LeftOut {
                     value: "true".to_owned(),

@@ -35,7 +35,7 @@ impl SettingTables for McpSettings {
         a2a::section(host)
     }
 
-    fn is_wanted_without_front(&self) -> bool {
-        self.stdio
+    fn wanted_without_front(&self) -> Option<&'static str> {
+        self.stdio.then_some("stdio")
     }
 }

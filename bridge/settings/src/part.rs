@@ -143,9 +143,9 @@ pub trait SettingTables: Default + Clone + fmt::Debug + Send + 'static {
         Ok(())
     }
 
-    /// Whether the gateway has something to do without its front.
-    fn is_wanted_without_front(&self) -> bool {
-        false
+    /// The setting by which the gateway has something to do without its front, if one asks for that.
+    fn wanted_without_front(&self) -> Option<&'static str> {
+        None
     }
 }
 
