@@ -9,6 +9,7 @@ use tokio::process::{Child, Command};
 
 use crate::{
     daemon::Daemon,
+    eventually,
     http::{HttpClient, SseEvents},
     spawn,
     unread_pipe::UnreadPipe,
@@ -102,6 +103,16 @@ impl Bridge {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where its gateway of this name listens.
+    pub async fn gateway(&self, name: &str) -> String {
+        eventually("the gateway listens", || async {
+            let log = self.log();
+            let (_, rest) = log.split_once(&format!("gateway=\"{name}\" address="))?;
+            Some(rest.split_whitespace().next()?.to_owned())
+        })
+        .await
     }
 
     /// Its URL, without a slash at the end.

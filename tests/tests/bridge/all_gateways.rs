@@ -14,41 +14,29 @@ use agentanycast_tests::{
     cli::{anycast_at, anycast_json},
     eventually, within,
 };
-use agentanycast_uamp::{
-    body::EnvelopeBody,
-    delta::DeltaType,
-    envelope::{EnvelopeDraft, Intent},
-    jws::{SignatureForm, SigningIdentity},
-};
-use agentanycast_uamp_gateway::client::{UampClient, UampClientSettings};
+use agentanycast_uamp::{delta::DeltaType, envelope::Intent};
 use agentanycast_uap::{agent, mesh::AgentServer};
 use agentanycast_uap_hub::agent::{AgentSession, ExecutionAgent, SessionEnd};
-use agentanycast_upp::{Scripted, llm, providers::proxy};
+use agentanycast_upp::{Scripted, ScriptedReply, llm, providers::proxy};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-/// Where a gateway of the bridge listens.
-async fn address(bridge: &Bridge, gateway: &str) -> String {
-    eventually("the gateway listens", || async {
-        let log = bridge.log();
-        let (_, rest) = log.split_once(&format!("gateway=\"{gateway}\" address="))?;
-        Some(rest.split_whitespace().next()?.to_owned())
-    })
-    .await
-}
+use crate::uamp::scene::{SigningClient, certify};
 
-/// A certificate for `localhost` in the home of a daemon, and its key.
-fn certify(daemon: &Daemon) -> [PathBuf; 2] {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| daemon.home().path().join(name));
-    std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.key_pair.serialize_pem()).unwrap();
-    [cert, key]
+/// An agent of this node that answers everything alike.
+async fn helper(daemon: &Daemon) {
+    let model = Scripted::from_fn(|_| ScriptedReply::text("heard it")).model();
+    let server = AgentServer::new(
+        daemon.node().await,
+        agent(model).build().unwrap(),
+        AgentCard::new("helper", "Helps"),
+    );
+    tokio::spawn(server.serve().await.unwrap().into_future());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn devices_fleets_and_envelopes_come_through_the_bridge_program() {
     let nodes = DaemonPair::start(TransportKind::Tcp).await;
-    let [cert, key] = certify(&nodes.alice);
+    let [cert, key] = certify(nodes.alice.home().path());
     let signing_key = nodes.alice.home().path().join("uamp.key");
     agentanycast_identity::load_or_create(&signing_key).unwrap();
     let file = |flag: &str, path: &PathBuf| format!("--uamp-{flag}={}", path.display());
@@ -71,7 +59,7 @@ async fn devices_fleets_and_envelopes_come_through_the_bridge_program() {
     let peer = nodes.alice.peer_id().to_string();
 
     // A device is an agent of the daemon, which the other node asks.
-    let url = format!("ws://{}/ws", address(&bridge, "aip").await);
+    let url = format!("ws://{}/ws", bridge.gateway("aip").await);
     let shell = ShellTool::new(["echo"], nodes.alice.home().path());
     let endpoint = WebSocketEndpoint::new(&url).unwrap();
     let device = DeviceClient::new(endpoint, DeviceClientSettings::new("desk"), Arc::new(shell));
@@ -85,7 +73,7 @@ async fn devices_fleets_and_envelopes_come_through_the_bridge_program() {
     .await;
 
     // An execution agent makes the hub's agent able to do its kind of tests.
-    let hub = format!("http://{}", address(&bridge, "uap-hub").await);
+    let hub = format!("http://{}", bridge.gateway("uap-hub").await);
     let tester = ExecutionAgent::new("tester").test("junit", [], |session: AgentSession| async move {
         drop(session);
         Ok(SessionEnd::completed())
@@ -99,50 +87,22 @@ async fn devices_fleets_and_envelopes_come_through_the_bridge_program() {
     .await;
 
     // An envelope becomes a task of the other node's agent.
-    let far = nodes.bob.peer_id().to_string();
-    let card = AgentCard::new("helper", "Helps");
-    let helper = agent(Scripted::from_fn(|_| agentanycast_upp::ScriptedReply::text("heard it")).model());
-    let server = AgentServer::new(nodes.bob.node().await, helper.build().unwrap(), card);
-    tokio::spawn(server.serve().await.unwrap().into_future());
-    let at = address(&bridge, "uamp").await;
+    helper(&nodes.bob).await;
+    let at = bridge.gateway("uamp").await;
     let port = at.rsplit(':').next().unwrap();
-    let settings = UampClientSettings {
-        allow_private: true,
-        ca: Some(cert),
-        ..UampClientSettings::default()
-    };
-    let client = UampClient::new(&format!("https://localhost:{port}"), &settings).unwrap();
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let to = agentanycast_identity::did_key_of(far.parse().unwrap()).unwrap();
-    let body = EnvelopeBody::text("text/plain", "hello");
-    let draft = EnvelopeDraft::new(Intent::Ask, vec![to], body, now.as_millis() as i64);
-    let identity = SigningIdentity::from_ed25519(&rand::random());
-    let signed = draft.sign_to_bytes(&identity, SignatureForm::Detached).unwrap();
-    let location = within("the envelope is accepted", client.send(signed))
-        .await
-        .unwrap();
-    let mut deltas = client.follow(&location.unwrap(), None).await.unwrap();
-    let end = within("the stream ends", async {
-        let mut last = None;
-        while let Some(delta) = deltas.next().await.unwrap() {
-            last = Some(delta);
-        }
-        last
-    })
-    .await
-    .unwrap();
+    let client = SigningClient::new(&format!("localhost:{port}"), cert);
+    let far = agentanycast_identity::did_key_of(nodes.bob.peer_id().as_str().parse().unwrap()).unwrap();
+    let asked = client
+        .send(&SigningClient::draft(Intent::Ask, &far, "hello"))
+        .await;
+    let end = client.end_of(&asked).await;
     assert_eq!(end.kind, DeltaType::Done, "{end:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_of_upp_has_an_agent_as_its_model_by_the_daemon() {
     let daemon = Daemon::builder().gateway("upp").start().await;
-    let card = AgentCard::new("helper", "Helps");
-    let helper = agent(Scripted::from_fn(|_| agentanycast_upp::ScriptedReply::text("heard it")).model());
-    let server = AgentServer::new(daemon.node().await, helper.build().unwrap(), card);
-    tokio::spawn(server.serve().await.unwrap().into_future());
+    helper(&daemon).await;
     let url = format!("http://{}/upp/self", daemon.gateway("upp"));
     let asked = llm(proxy(url, "default")).build().unwrap();
     let turn = within("the agent answers", asked.generate("hello"))

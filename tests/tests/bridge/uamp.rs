@@ -1,7 +1,7 @@
 //! Clients of UAMP at the gateway of one daemon, and agents at another one, which a relay's registry tells of. `scene` is the
 //! scene, and has a client that signs.
 
-mod scene;
+pub(crate) mod scene;
 
 use std::{process::Stdio, time::Duration};
 

@@ -4,7 +4,7 @@ use std::{path::Path, process::Stdio, sync::Arc};
 
 use agentanycast::{AgentCard, Artifact, Skill};
 use agentanycast_tests::{
-    DaemonPair, TransportKind, agent::TestAgent, bridge::Bridge, eventually, http::HttpClient, within,
+    DaemonPair, TransportKind, agent::TestAgent, bridge::Bridge, http::HttpClient, within,
 };
 use agentanycast_uap::{AgentOptions, agent, mesh::AgentServer};
 use agentanycast_upp::{
@@ -36,12 +36,7 @@ impl UppScene {
         let server = AgentServer::new(nodes.bob.node().await, far.build().unwrap(), card);
         tokio::spawn(server.serve().await.unwrap().into_future());
         let bridge = Bridge::start_with(&nodes.alice, &["--upp-listen=127.0.0.1:0"]).await;
-        let url = eventually("the gateway listens", || async {
-            let log = bridge.log();
-            let (_, address) = log.split_once("gateway=\"upp\" address=")?;
-            Some(format!("http://{}/upp/", address.lines().next()?))
-        })
-        .await;
+        let url = format!("http://{}/upp/", bridge.gateway("upp").await);
         Self { nodes, bridge, url }
     }
 

@@ -1,6 +1,9 @@
 //! Two nodes, one of them with the gateway behind a certificate of its own, and a client that signs envelopes.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use agentanycast_tests::{daemon::DaemonBuilder, eventually, within};
 use agentanycast_uamp::{
@@ -25,9 +28,9 @@ pub(crate) struct UampScene {
 }
 
 /// Certificate and key for `localhost`, in a directory.
-fn certify(files: &TempDir) -> [PathBuf; 2] {
+pub(crate) fn certify(files: &Path) -> [PathBuf; 2] {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let [cert, key] = ["cert.pem", "key.pem"].map(|name| files.path().join(name));
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| files.join(name));
     std::fs::write(&cert, pair.cert.pem()).unwrap();
     std::fs::write(&key, pair.key_pair.serialize_pem()).unwrap();
     [cert, key]
@@ -41,7 +44,7 @@ pub(crate) fn of_skill(skill: &str) -> String {
 impl UampScene {
     pub(crate) async fn start() -> Self {
         let files = tempfile::tempdir().unwrap();
-        let [cert, key] = certify(&files);
+        let [cert, key] = certify(files.path());
         let settings = format!(
             "[gateways.uamp]\ntls_cert = \"{}\"\ntls_key = \"{}\"\nlimits.rate = 0\n",
             cert.display(),
@@ -65,15 +68,7 @@ impl UampScene {
 
     /// A client with a new key.
     pub(crate) fn client(&self) -> SigningClient {
-        let settings = UampClientSettings {
-            allow_private: true,
-            ca: Some(self.cert()),
-            ..UampClientSettings::default()
-        };
-        SigningClient {
-            client: UampClient::new(&format!("https://{}", self.authority()), &settings).unwrap(),
-            identity: SigningIdentity::from_ed25519(&rand::random()),
-        }
+        SigningClient::new(&self.authority(), self.cert())
     }
 }
 
@@ -90,6 +85,19 @@ pub(crate) struct Conversation {
 }
 
 impl SigningClient {
+    /// With a new key, of the gateway there, whose certificate is this one.
+    pub(crate) fn new(authority: &str, cert: PathBuf) -> Self {
+        let settings = UampClientSettings {
+            allow_private: true,
+            ca: Some(cert),
+            ..UampClientSettings::default()
+        };
+        Self {
+            client: UampClient::new(&format!("https://{authority}"), &settings).unwrap(),
+            identity: SigningIdentity::from_ed25519(&rand::random()),
+        }
+    }
+
     pub(crate) fn draft(intent: Intent, to: &str, text: &str) -> EnvelopeDraft {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
